@@ -40,7 +40,7 @@ _OF_LINKS: Final = re.compile(r"[!-\[\]-~]*")
 
 
 class TokenLogin:
-    """Admission by the token of the printed address. All browsers share one session."""
+    """Admission of browsers that have opened the printed address with its token. They all share one session."""
 
     def __init__(self, door: Door, session: Session, templates: Templates) -> None:
         self._door, self._session, self._templates = door, session, templates
@@ -67,7 +67,10 @@ class TokenLogin:
 
 
 class PasswordLogin:
-    """Admission by a user and a password of the cluster; each user's requests are made as that user."""
+    """Admission of browsers by a user and a password of the cluster.
+
+    The requests of a session go to the cluster as its user.
+    """
 
     def __init__(
         self,
@@ -78,8 +81,11 @@ class PasswordLogin:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep the parts; `open_session` logs in to the cluster, and raises AuthenticationFailed, KafkaError and
-        ValueError."""
+        """Keep the parts of the login.
+
+        `open_session` logs in to the cluster with a user and a password, and raises AuthenticationFailed, KafkaError
+        and ValueError.
+        """
         self._door, self._sessions, self._open, self._templates = door, sessions, open_session, templates
         self._now = now
         self._attempts = LoginLimits()
@@ -122,7 +128,10 @@ class PasswordLogin:
     async def _tried(
         self, request: Request, wanted: str, user: str, password: Secret, attempt: CountedLogin
     ) -> Response:
-        """Let the cluster decide. An attempt that the cluster could not judge does not count as failed."""
+        """Let the cluster check the user's password, and return the answer for the browser.
+
+        An attempt that the cluster could not judge does not count as failed.
+        """
         try:
             async with asyncio.timeout(QUESTION_S), self._turns:
                 session = await self._open(user, password)
@@ -189,10 +198,10 @@ def _query(request: Request) -> dict[str, str]:
 
 
 def _own(address: str) -> str:
-    """Return a path that browsers resolve to the console itself, whatever a link contains.
+    """Return `address` as a path on the console, so that a link to the login page cannot lead to another website.
 
     Browsers drop tabs and line breaks, and take a backslash for a slash, before they look for a host. So an address
-    with a character that links of the console never have leads to the first page.
+    with a character that links of the console never have becomes `/`.
     """
     own = "/" + address.lstrip(_SLASHES)
     return own if _OF_LINKS.fullmatch(own) else "/"

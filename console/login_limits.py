@@ -23,23 +23,25 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CountedLogin:
-    """An admitted attempt of a user from a network."""
+    """A login attempt that was allowed and counted; `name` is the pair of user and network."""
 
     at_s: float
     name: Name
 
 
 class LoginLimits:
-    """The failed attempts.
+    """The times of failed login attempts, by user and network.
 
-    They are forgotten ATTEMPTS_S after the last one. Beyond NAMES_REMEMBERED_MAX the oldest are forgotten.
+    They are forgotten ATTEMPTS_S seconds after the last failure. Beyond NAMES_REMEMBERED_MAX pairs the oldest are
+    forgotten.
     """
 
     def __init__(self) -> None:
         self._failed: OrderedDict[Name, deque[float]] = OrderedDict()
 
     def begin(self, user: str, address: str, now_s: float) -> CountedLogin | int:
-        """Count an attempt, or return the seconds until the next one is allowed."""
+        """Count a login attempt as failed until `take_back`, or refuse it and return the seconds until the next attempt
+        is allowed."""
         self._forget_old(now_s)
         name = (user, network_of(address))
         times = self._failed.get(name, deque(maxlen=_COUNTED_MAX))
@@ -53,7 +55,7 @@ class LoginLimits:
         return CountedLogin(now_s, name)
 
     def take_back(self, attempt: CountedLogin) -> None:
-        """Remove an attempt from the count, because it did not fail."""
+        """Remove a login attempt from the count, because it did not fail."""
         if (times := self._failed.get(attempt.name)) is not None and attempt.at_s in times:
             times.remove(attempt.at_s)
             if not times:
@@ -68,7 +70,9 @@ class LoginLimits:
 
 
 def pause_s(failures: int) -> float:
-    """Return the pause after this number of failures: none at first, then 1, 2, 4 seconds and so on, up to
-    PAUSE_MAX_S."""
+    """Return the seconds that a user must wait after this number of failed logins.
+
+    There is no pause at first, then 1, 2, 4 seconds and so on, up to PAUSE_MAX_S.
+    """
     over = failures - ATTEMPTS_WITHOUT_PAUSE
     return 0.0 if over < 0 else min(2.0**over, PAUSE_MAX_S)

@@ -1,6 +1,6 @@
-"""Notices about the results of changes, each shown on the page that the change leads to.
+"""Notices about the results of changes, each shown on the page to which the change redirects the browser.
 
-The address contains only a number, so links cannot make up a notice.
+The page's URL contains only the number of the notice, so links cannot make up a notice.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from .bounds import NOTICES_MAX
 
 
 class Notices:
-    """The newest notices by number."""
+    """The newest NOTICES_MAX notices about changes, by a random number."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[str, str] = OrderedDict()
 
     def keep(self, text: str) -> str:
-        """Keep a text and return its number."""
+        """Store the text of a notice, and return its random number for the page's URL."""
         number = secrets.token_hex(8)
         self._texts[number] = text
         while len(self._texts) > NOTICES_MAX:
@@ -26,5 +26,5 @@ class Notices:
         return number
 
     def text(self, number: str) -> str:
-        """Return the text of a number; empty if it is unknown."""
+        """Return the text of the notice with this number; empty if there is none."""
         return self._texts.get(number, "")

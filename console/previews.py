@@ -1,4 +1,4 @@
-"""Previews that a session has shown. Each keeps its planned change until a form asks to carry it out.
+"""Previews of changes that a session has shown. Each keeps its planned change until a form asks to carry it out.
 
 The page contains only the number of its preview, and the change itself stays here. So a form can neither alter a change
 nor ask for one that no preview has shown.
@@ -26,14 +26,17 @@ class _Kept:
 
 
 class Previews:
-    """The newest previews by number."""
+    """The newest previews of a session, each with its planned change, by a random number."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     def keep(self, change: Change, visit: Visit) -> str:
-        """Keep a change and return its number, which is valid only with the same address and form fields."""
+        """Store a planned change, and return the random number of its preview.
+
+        The number is valid only with the same URL and form fields.
+        """
         number = secrets.token_urlsafe(16)
         self._kept[number] = _Kept(change, _digest(visit), self._now())
         while len(self._kept) > PREVIEWS_MAX:
@@ -41,9 +44,11 @@ class Previews:
         return number
 
     def take(self, number: str, visit: Visit) -> Change:
-        """Return the change of a preview, once. Raises Outdated.
+        """Remove a preview, and return its planned change.
 
-        Without a number, which scripts may leave out, it is the newest preview of the same form.
+        Raises Outdated if the preview is unknown, too old, or of another form.
+
+        Without a number, which scripts may leave out, the newest preview of the same form is taken.
         """
         kept = self._kept.pop(number or self._newest(visit), None)
         if kept is None or self._now() - kept.shown_s > PREVIEW_S:
@@ -58,6 +63,6 @@ class Previews:
 
 
 def _digest(visit: Visit) -> bytes:
-    """Return a digest of the address and the fields of a form, so that a megabyte of fields need not be kept."""
+    """Return the SHA-256 hash of a request's URL and form fields, so that a megabyte of fields need not be kept."""
     shown = json.dumps([visit.path, dict(visit.query), dict(visit.form)], sort_keys=True)
     return hashlib.sha256(shown.encode()).digest()

@@ -1,7 +1,7 @@
-"""Templates of pages. Every value in them is escaped, and the macros in `parts.html` are available in all.
+"""HTML templates of pages.
 
-A block whose name begins with `live_` is a fragment. It holds one element with an equal id, which news of the page
-replace.
+Every value in them is escaped, and the macros in `parts.html` are available in all templates. A block whose name begins
+with `live_` is a fragment: an element with an equal id, which is replaced while the page is open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PARTS: Final = "parts.html"
 
 
 class Templates:
-    """A renderer of pages, and of their fragments."""
+    """A renderer of HTML pages, and of their fragments that change, from the templates in a folder."""
 
     def __init__(self, folder: Path = HERE / "templates") -> None:
         self._environment = Environment(
@@ -55,11 +55,11 @@ class Templates:
         }
 
     def page(self, template: str, context: Mapping[str, object]) -> str:
-        """Return a whole page."""
+        """Return the HTML of a whole page."""
         return self._environment.get_template(template).render(context)
 
     def fragments(self, template: str, context: Mapping[str, object]) -> dict[str, str]:
-        """Return the fragments that change while the page is open: markup by id."""
+        """Return the fragments of a page that change while it is open: HTML by element id."""
         found = self._environment.get_template(template)
         known = found.new_context(dict(context))
         # Before its first text a template runs the definitions outside its blocks.

@@ -1,4 +1,4 @@
-"""The console's dependencies beside Ottla, and the error for missing ones."""
+"""The Python packages that the console needs beside Ottla, and the error for missing packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ OF_SCHEMAS: Final = ("avro", "google.protobuf")
 
 
 def require_extra(*, with_schemas: bool = False) -> None:
-    """Raise ModuleNotFoundError, which says how to install missing modules."""
+    """Raise ModuleNotFoundError if a package that the console needs is missing; the message says how to install it.
+
+    `with_schemas` also checks the packages for a schema registry.
+    """
     missing = [name for name in EXTRA + (OF_SCHEMAS if with_schemas else ()) if not _is_there(name)]
     if missing:
         raise ModuleNotFoundError(

@@ -1,4 +1,4 @@
-"""Addresses of areas: views and actions run within limits, and their results are rendered."""
+"""HTTP routes of the console's areas: pages and forms are answered within QUESTION_S seconds, and rendered."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleParts:
-    """The parts that all pages need, independent of the session."""
+    """The objects that all pages share, whatever the session."""
 
     may_change: bool
     templates: Templates
@@ -50,7 +50,10 @@ class ConsoleParts:
 
 @dataclass(frozen=True, slots=True)
 class PreviewPage:
-    """A preview for its template. `outdated` is the reason why an earlier preview was not carried out."""
+    """The data that the template of a preview shows: the planned change and the preview's number.
+
+    `outdated` is the reason why an earlier preview of this change was not carried out, or empty.
+    """
 
     change: Change
     number: str
@@ -58,13 +61,16 @@ class PreviewPage:
 
 
 class Routes:
-    """The handlers of the parts of areas."""
+    """The HTTP handlers of the pages and forms of areas."""
 
     def __init__(self, parts: ConsoleParts) -> None:
         self._parts = parts
 
     def routes(self, areas: Sequence[Area]) -> list[BaseRoute]:
-        """Return all routes of these areas."""
+        """Return the HTTP routes of all pages, event streams and forms of these areas.
+
+        Raises ValueError for a path outside its area.
+        """
         routes: list[BaseRoute] = []
         for area in areas:
             for part in area.parts:
@@ -80,7 +86,7 @@ class Routes:
         return routes
 
     async def refused(self, request: Request, failure: Failure, area: Area | None = None) -> Response:
-        """Return a page with the reason of a failure."""
+        """Return an HTML page that shows the heading and reason of a failure."""
         visit = self._visit(request, request.url.path)
         rendered = Rendered(failure.heading, "failure.html", failure)
         return await self._page(request, area, visit, rendered, status=failure.status)
@@ -158,7 +164,10 @@ class Routes:
     async def _previewed(
         self, request: Request, area: Area, action: Action, visit: Visit, outdated: str = ""
     ) -> Response:
-        """Plan the change now and show its preview; `outdated` is the reason why an earlier one was refused."""
+        """Plan the change that a form asks for, and return the page with its preview.
+
+        `outdated` is the reason why an earlier preview was refused, or empty.
+        """
         change = await _bounded(action.plan(visit))
         shown = PreviewPage(change, session_of(request).previews.keep(change, visit), outdated)
         rendered = Rendered(change.title, "preview.html", shown)
@@ -178,7 +187,10 @@ class Routes:
     async def _carried_out(
         self, request: Request, area: Area, action: Action, visit: Visit, number: str
     ) -> Response:
-        """Carry out the change of a preview. Each attempt, even a refused one, leaves a line in the log."""
+        """Carry out the change of a preview, and redirect the browser to the page with the result.
+
+        Each attempt, even a refused one, leaves a line in the log.
+        """
         log = ChangeLog(request, action.path, visit)
         try:
             change = session_of(request).previews.take(number, visit)
@@ -245,9 +257,9 @@ async def _bounded(question: Awaitable[T]) -> T:
 def _understood(
     produce: Callable[[], Awaitable[Mapping[str, str]]],
 ) -> Callable[[], Awaitable[Mapping[str, str]]]:
-    """Wrap the rendering of a live page, so that a question that has become invalid shows its reason.
+    """Wrap the rendering of a live page, so that an address that has become invalid shows its reason on the open page.
 
-    An example is a topic that was deleted meanwhile.
+    An example is the page of a topic that was deleted meanwhile.
     """
 
     async def made() -> Mapping[str, str]:

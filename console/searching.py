@@ -1,4 +1,4 @@
-"""The search for names. Pure."""
+"""The search for names in lists of topics, groups and other things. Pure."""
 
 from __future__ import annotations
 

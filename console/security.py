@@ -52,7 +52,10 @@ class ListenAddress:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """The origins under which browsers reach the address."""
+        """The origins, such as `http://localhost:9280`, under which browsers reach the address.
+
+        Empty for 0.0.0.0 and ::.
+        """
         if self.is_loopback:
             hosts = {self.host, "localhost"}
         elif self.host in ("0.0.0.0", "::"):
@@ -64,7 +67,11 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The checks of a request. `origins` are the addresses of the console, such as `http://127.0.0.1:9280`."""
+    """The checks that a request to the console must pass.
+
+    `origins` are the URLs of the console, such as `http://127.0.0.1:9280`; `token` is the secret of the printed
+    address; `cookie` is the name of the console's cookie.
+    """
 
     origins: frozenset[str]
     token: str
@@ -75,32 +82,37 @@ class Door:
         return any(host.lower() == urlsplit(one).netloc for one in self.origins)
 
     def is_own_page(self, headers: Mapping[str, str]) -> bool:
-        """Return whether the request comes from a page of the console with the same address as the request."""
+        """Return whether a form's headers show that it comes from a page of the console, and from the same origin as
+        the request."""
         origin = headers.get("origin", "").lower()
         if origin not in self.origins or urlsplit(origin).netloc != headers.get("host", "").lower():
             return False
         return headers.get("sec-fetch-site", "same-origin") == "same-origin"
 
     def opens_with(self, token: str) -> bool:
-        """Return whether this is the token of the printed address."""
+        """Return whether `token` is the token of the console's printed address."""
         return same(token, self.token)
 
     def has_entered(self, cookies: Mapping[str, str]) -> bool:
-        """Return whether the browser has shown the token before."""
+        """Return whether the browser's cookies show that it opened the printed address before."""
         return same(cookies.get(self.cookie, ""), self.entered)
 
     @property
     def entered(self) -> str:
-        """The cookie of browsers that have shown the token."""
+        """The cookie value of browsers that have opened the printed address; an HMAC-SHA256 of the token."""
         return self._derived("cookie")
 
     @property
     def form_value(self) -> str:
-        """The value in the forms of the session that the token admits to."""
+        """The hidden value in all forms of the session that the token admits to, against forged forms; an HMAC-SHA256
+        of the token."""
         return self._derived("form")
 
     def set_cookie(self, host: str, value: str) -> str:
-        """Return the header that sets the cookie until the browser is closed; an empty value removes the cookie."""
+        """Return the Set-Cookie header for the console's cookie, which lasts until the browser is closed.
+
+        An empty `value` removes the cookie. `host` is the request's Host header.
+        """
         secure = "; Secure" if f"https://{host.lower()}" in self.origins else ""
         ends = "" if value else "; Max-Age=0"
         return f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}"
@@ -110,9 +122,10 @@ class Door:
 
 
 def door_of(listen: ListenAddress, public: Iterable[str] = (), token: str | None = None) -> Door:
-    """Return the door of a console with a token; `public` are further addresses under which browsers reach it.
+    """Return the request checks of a console that admits browsers by a token.
 
-    Raises ValueError if other machines can reach it and no name, or no token, is given.
+    `public` are further URLs under which browsers reach the console. Raises ValueError if other machines can reach the
+    console and there is no URL or no token.
     """
     if token is not None and len(token) < TOKEN_LENGTH_MIN:
         raise ValueError(f"the token has {len(token)} characters; {TOKEN_LENGTH_MIN} is the least")
@@ -125,7 +138,10 @@ def door_of(listen: ListenAddress, public: Iterable[str] = (), token: str | None
 
 
 def door_of_logins(listen: ListenAddress, public: Iterable[str] = ()) -> Door:
-    """Return the door of a console with logins. Raises ValueError if passwords would cross a network unencrypted."""
+    """Return the request checks of a console that admits browsers by user and password.
+
+    Raises ValueError if passwords would cross a network unencrypted.
+    """
     named = [origin_of(one) for one in public]
     for origin in named:
         if not origin.startswith("https://"):
@@ -156,7 +172,7 @@ def listen_address(text: str) -> ListenAddress:
 
 
 def origin_of(address: str) -> str:
-    """Return an address as the `scheme://host[:port]` that browsers send. Raises ValueError."""
+    """Return a URL's origin, `scheme://host[:port]`, as browsers send it. Raises ValueError."""
     parts = urlsplit(address)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise ValueError(f"a public address is http://HOST[:PORT] or https://HOST[:PORT], not {address!r}")

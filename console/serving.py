@@ -47,7 +47,7 @@ END_S = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSettings:
-    """The operator's settings of a console."""
+    """The operator's settings of a console: the cluster, the addresses, and the kind of login."""
 
     connection: Mapping[str, Any]
     """Keyword arguments of a client."""
@@ -69,7 +69,7 @@ class ConsoleSettings:
 
 
 async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; call `tell` with the address that admits a browser.
+    """Run the console until SIGINT or SIGTERM. `tell` is called with the URL that operators open in a browser.
 
     Raises NoBrokerReachable if there is no cluster, OSError if the address is taken, ValueError for settings that
     contradict each other.
@@ -119,7 +119,10 @@ def _door(settings: ConsoleSettings, listen: ListenAddress) -> Door:
 
 
 def check_login(connection: Mapping[str, Any]) -> None:
-    """Check that people can sign in over such connections. Raises ValueError."""
+    """Check that people can sign in to the cluster with a password, given the connection settings.
+
+    Raises ValueError.
+    """
     protocol, mechanism = connection.get("security_protocol", "PLAINTEXT"), connection.get("sasl_mechanism")
     if not protocol.startswith("SASL_") or mechanism not in ("PLAIN", *SCRAM_MECHANISMS):
         raise ValueError(
@@ -147,7 +150,10 @@ async def _opened(
     form_value: str,
     user: str = "",
 ) -> Session:
-    """Open a session with separate clients. Raises NoBrokerReachable and AuthenticationFailed."""
+    """Open a console session with separate clients of the cluster.
+
+    Raises NoBrokerReachable and AuthenticationFailed.
+    """
     admin = Admin(**{"client_id": "ottla-console", "request_timeout_ms": REQUEST_MS, **connection})
     await admin.start()
     return Session(
@@ -161,7 +167,8 @@ async def _opened(
 
 
 def http_config(app: ASGIApp) -> uvicorn.Config:
-    """Return the server's configuration: within limits, and without features that an operator does not need."""
+    """Return Uvicorn's configuration for the console: with limits on connections, and without unneeded features such as
+    WebSockets."""
     return uvicorn.Config(
         app,
         http=BoundedHttp,
@@ -177,7 +184,7 @@ def http_config(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """A server that ends with exit code 0 at a signal, like other commands that run until a signal."""
+    """A Uvicorn server that ends with exit code 0 at SIGINT or SIGTERM, like other commands that run until a signal."""
 
     def __init__(self, config: uvicorn.Config, end_news: Callable[[], None]) -> None:
         super().__init__(config)
@@ -185,7 +192,10 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """End the event streams at a signal; otherwise they would keep the server from ending."""
+        """Handle SIGINT and SIGTERM while the server runs.
+
+        A signal also ends the event streams, which would keep the server from ending.
+        """
         loop = asyncio.get_running_loop()
         handled = (signal.SIGINT, signal.SIGTERM)
         for number in handled:
@@ -237,7 +247,10 @@ def _schemas(settings: ConsoleSettings) -> Decoder | None:
 
 
 def _tls(settings: ConsoleSettings, addresses: Sequence[str]) -> ssl.SSLContext | None:
-    """Return a TLS context that trusts the authorities of the cluster's connection; None if no address needs TLS."""
+    """Return a TLS context for HTTPS requests that trusts the cluster's certificate authorities.
+
+    None if none of the URLs `addresses` is HTTPS.
+    """
     if not any(one.startswith("https:") for one in addresses):
         return None
     return ssl.create_default_context(cafile=settings.connection.get("ssl_cafile"))

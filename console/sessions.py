@@ -31,12 +31,12 @@ _PLACE: Final = "ottla.console.session"
 
 
 class TooManySessions(Exception):
-    """The number of sessions is at its limit."""
+    """The number of signed-in sessions is at SESSIONS_MAX, so no further user can sign in."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Session:
-    """The state of a session: clients, and everything that depends on the user."""
+    """The state of a console session: its clients of the cluster, and everything that depends on the user."""
 
     admin: Admin
     sampler: Sampler
@@ -53,11 +53,11 @@ class Session:
     """An event that ends the news of open pages."""
 
     def is_own_form(self, value: str) -> bool:
-        """Return whether a form came from a page of this session."""
+        """Return whether a form's hidden value shows that the form came from a page of this session."""
         return same(value, self.form_value)
 
     async def end(self) -> None:
-        """Close the session's clients, and so forget the password."""
+        """Close the session's clients, which also drops the user's password from memory."""
         self.ended.set()
         self.feeds.end()
         try:
@@ -67,14 +67,14 @@ class Session:
 
 
 def session_of(request: Request) -> Session:
-    """Return the session of an admitted request."""
+    """Return the session of a request that the guard admitted."""
     session = request.scope[_PLACE]
     assert isinstance(session, Session)
     return session
 
 
 def let_in(request: Request, session: Session) -> None:
-    """Attach the session to the request."""
+    """Attach the session to an admitted request, where `session_of` finds it."""
     request.scope[_PLACE] = session
 
 
@@ -89,7 +89,7 @@ class _Kept:
 
 
 class Sessions:
-    """The sessions of people who signed in, by the digest of a number that only their browsers have."""
+    """The sessions of people who signed in, by the SHA-256 hash of the random number in the browser's cookie."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -100,7 +100,7 @@ class Sessions:
         return len(self._kept)
 
     def start(self) -> None:
-        """Start ending unused sessions."""
+        """Start the task that ends unused and expired sessions."""
         self._task = asyncio.create_task(self._run(), name="sessions of the console")
 
     async def stop(self) -> None:
@@ -111,12 +111,15 @@ class Sessions:
         await self._end(list(self._kept))
 
     def end_news(self) -> None:
-        """End the news of open pages, as the console stops."""
+        """End the event streams of open pages, because the console stops."""
         for one in self._kept.values():
             one.session.ended.set()
 
     def find(self, number: str) -> Session | None:
-        """Return the session of a browser and mark it as used; None if there is none."""
+        """Return the session for the number in a browser's cookie, and mark the session as used.
+
+        None if there is none.
+        """
         kept, now_s = self._kept.get(_digest(number)), self._now()
         if kept is None or kept.is_over(now_s):
             return None
@@ -124,7 +127,7 @@ class Sessions:
         return kept.session
 
     async def add(self, session: Session) -> str:
-        """Add a session and return the number for the browser. Raises TooManySessions."""
+        """Add a session and return the random number for the browser's cookie. Raises TooManySessions."""
         await self.end_unused()
         own = [key for key, one in self._kept.items() if one.session.user == session.user]
         if len(own) >= SESSIONS_OF_USER_MAX:
@@ -136,7 +139,7 @@ class Sessions:
         return number
 
     async def end(self, number: str) -> None:
-        """End the session of a browser that signs out."""
+        """End the session whose number is in a browser's cookie, as its user signs out."""
         await self._end([_digest(number)])
 
     async def end_unused(self) -> None:

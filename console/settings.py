@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: table rows, form fields, and changes."""
+"""Settings of topics and brokers in the console: table rows, form fields, and planned changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ FIELD: Final = "settings"
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A setting in the table. `hidden_values` are the values that would apply without this one."""
+    """A setting of a topic or broker as a table row.
+
+    `hidden_values` are the values from other sources that would apply without this one.
+    """
 
     name: str
     value: str
@@ -28,7 +31,10 @@ class SettingRow:
 
 
 def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[SettingRow]:
-    """Return the rows of settings in order, without defaults unless `shows_all`. Secrets have no value."""
+    """Return the table rows of a resource's settings by name; settings at their default only with `shows_all`.
+
+    The values of secrets are hidden.
+    """
     return [
         SettingRow(
             one.name,
@@ -45,13 +51,16 @@ def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[Set
 
 
 def settings_fields(label: str, own: Mapping[str, str], hint: str = HINT) -> list[FormField]:
-    """Return the fields of a form that changes these settings."""
+    """Return the form fields in which users edit `own`, the settings that a topic or broker has itself."""
     hint = f"{hint}. Remove a line to return its setting to the inherited or default value"
     return lines_fields(FIELD, label, own, hint)
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """Parse lines `key=value`. Raises BadQuestion, also for secrets, since forms are shown again and logged."""
+    """Parse the settings of a form, lines `key=value`.
+
+    Raises BadQuestion, also for secrets, since forms are shown again and logged.
+    """
     settings = pairs_of(text, "a setting is key=value")
     if (secret := next(filter(is_secret, settings), None)) is not None:
         raise BadQuestion(f"{secret} is a secret, which forms do not take")
@@ -59,7 +68,7 @@ def settings_of(text: str) -> dict[str, str]:
 
 
 def without_secrets(text: str) -> str:
-    """Return the lines of a form without secrets, for a log."""
+    """Return the lines of a settings form for a log: the values of secrets are replaced."""
     return "\n".join(
         f"{line.partition('=')[0]}=[hidden]" if is_secret(line.partition("=")[0]) else line
         for line in text.splitlines()
@@ -67,7 +76,7 @@ def without_secrets(text: str) -> str:
 
 
 def own_settings(entries: Sequence[ConfigEntry], source: str) -> dict[str, str]:
-    """Return the resource's own settings, which have this source. Secrets are left out."""
+    """Return the settings that a topic or broker has itself: entries whose source is `source`. Secrets are left out."""
     return {
         one.name: one.value or ""
         for one in sorted(entries, key=lambda one: one.name)
@@ -77,9 +86,11 @@ def own_settings(entries: Sequence[ConfigEntry], source: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """A planned change of settings; None returns a setting to the value that applies without it.
+    """A planned change of a topic's or broker's settings.
 
-    `kind` and `name` are those of the resource, and `source` is the source of its own settings.
+    A value of None removes a setting, so that the inherited or default value applies.
+
+    `kind` and `name` are the resource type and name, and `source` is the source of the resource's own settings.
     """
 
     kind: int
@@ -88,16 +99,19 @@ class SettingsChange:
     changes: Mapping[str, str | None]
 
     async def differences(self, admin: Admin) -> list[Difference]:
-        """Return the present and the future values. Raises KafkaError."""
+        """Return the preview of this change: present and future values. Raises KafkaError."""
         entries = await admin.describe_configs(self.kind, self.name)
         return setting_differences(entries, self.changes, self.source)
 
     async def check(self, admin: Admin) -> None:
-        """Ask the cluster whether it accepts the values. Raises KafkaError."""
+        """Ask the cluster whether it would accept the new values. Raises KafkaError if not."""
         await admin.alter_configs(self.kind, self.name, self.changes, validate_only=True)
 
     async def carry_out(self, admin: Admin, shown: Sequence[Difference]) -> None:
-        """Change only these settings. Raises Outdated, and KafkaError."""
+        """Change the settings in the cluster; other settings of the resource stay.
+
+        Raises Outdated if the preview `shown` no longer holds, and KafkaError.
+        """
         check_as_shown(shown, await self.differences(admin))
         await admin.alter_configs(self.kind, self.name, self.changes)
 
@@ -105,7 +119,10 @@ class SettingsChange:
 async def settings_asked(
     admin: Admin, kind: int, name: str, source: str, form: Mapping[str, str]
 ) -> SettingsChange:
-    """Return the change that a form with `settings_fields` asks for. Raises BadQuestion, and KafkaError."""
+    """Return the change of settings that a submitted form with `settings_fields` asks for.
+
+    Raises BadQuestion for an invalid form or no change, and KafkaError.
+    """
     own = own_settings(await admin.describe_configs(kind, name), source)
     asked = edited(form, FIELD, settings_of, own)
     changes = {key: value for key, value in asked.items() if own.get(key) != value}
@@ -117,7 +134,8 @@ async def settings_asked(
 def setting_differences(
     entries: Sequence[ConfigEntry], changes: Mapping[str, str | None], source: str
 ) -> list[Difference]:
-    """Return the present and the future value of each changed setting, with its source."""
+    """Return the preview of a change of settings: the present and the future value of each changed setting, with its
+    source."""
     by_name = {one.name: one for one in entries}
     found = []
     for key, value in changes.items():
@@ -132,5 +150,5 @@ def setting_differences(
 
 
 def config_command(kind: str, name: str, changes: Mapping[str, str | None]) -> str:
-    """Return the one or two commands for these changes."""
+    """Return the `ottla config set` and `unset` commands for these changes of settings."""
     return set_and_unset(["config"], [kind, name], changes)

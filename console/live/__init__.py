@@ -1,7 +1,6 @@
-"""Live data: samples of the cluster with a bounded history, and streams that bring news to open pages.
+"""Live data: samples of the cluster with a bounded history, and event streams that update open pages.
 
 `sampler` asks the cluster, once for all pages. `counters` and `happenings` compare two answers, and are pure. `feeds`
-renders the fragments of a page while browsers have it open, once for all of them. `streams` sends the fragments.
-
-A slow browser delays no other. It misses intermediate states and gets the newest.
+renders the changing fragments of a page while browsers have it open, once for all browsers. `streams` sends the
+fragments. A slow browser delays no other. It misses intermediate states and gets the newest.
 """

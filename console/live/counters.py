@@ -1,4 +1,4 @@
-"""Counters of the cluster, and the rates between two readings. Pure."""
+"""Counters of records and bytes per topic, and the rates per second between two readings of them. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class TopicTraffic(StrEnum):
-    """The kinds of counters per topic."""
+    """The kinds of traffic that are counted for each topic."""
 
     RECORDS_IN = "records in"
     BYTES_IN = "bytes in"
@@ -32,7 +32,7 @@ Key = tuple[str, TopicTraffic, str]
 
 @dataclass(frozen=True, slots=True)
 class CounterReading:
-    """All counters at one moment."""
+    """The values of all traffic counters at one moment; `at_s` is in seconds since 1970."""
 
     at_s: float
     counters: Mapping[Key, float]
@@ -40,18 +40,21 @@ class CounterReading:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates per second, of the whole cluster and by topic. Kinds without a counter are missing."""
+    """Traffic per second, of the whole cluster and by topic. A kind of traffic without a counter is missing."""
 
     totals: Mapping[TopicTraffic, float] = field(default_factory=dict)
     topics: Mapping[TopicTraffic, Mapping[str, float]] = field(default_factory=dict)
 
     def of_topic(self, topic: str, what: TopicTraffic) -> float | None:
-        """Return the rate of a topic; None without a counter of this kind."""
+        """Return the traffic of a topic per second; None if no counter counts this kind of traffic."""
         return self.topics[what].get(topic, 0.0) if what in self.topics else None
 
 
 def counters_of(source: str, exposition: str) -> dict[Key, float]:
-    """Return the topic counters of an endpoint's page in Prometheus' text format."""
+    """Return the traffic counters of topics in `exposition`, a metrics page in Prometheus' text format.
+
+    `source` names the endpoint in the keys.
+    """
     found: dict[Key, float] = {}
     for name, topic, value in _readings(exposition):
         try:
@@ -62,10 +65,10 @@ def counters_of(source: str, exposition: str) -> dict[Key, float]:
 
 
 def rates_between(before: CounterReading, after: CounterReading) -> Rates:
-    """Return the rates between two readings.
+    """Return the traffic per second between two readings of the counters.
 
-    A counter that fell was reset by a broker's restart, and counts from 0. A new counter also counts from 0, if its
-    source is not new.
+    A counter that fell was reset by a broker's restart, and counts from 0. A new counter also counts from 0, unless its
+    source is new, too.
     """
     seconds = after.at_s - before.at_s
     if seconds <= 0:

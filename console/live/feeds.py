@@ -17,11 +17,14 @@ not answer."""
 
 
 class TooManyStreams(Exception):
-    """The number of open pages is at its limit, so another page gets no updates."""
+    """The number of open event streams is at STREAMS_MAX, so another open page gets no updates."""
 
 
 class Feed:
-    """The present fragments of one address. Each fragment has the number of the round in which it last changed."""
+    """The changing fragments of the page at one URL, rendered every `refresh_s` seconds.
+
+    Renderings are numbered, and each fragment has the number of the rendering in which it last changed.
+    """
 
     def __init__(self, produce: Produce, refresh_s: float) -> None:
         self._produce, self._refresh_s = produce, refresh_s
@@ -33,9 +36,11 @@ class Feed:
         self.readers = 0
 
     async def news(self, seen: int) -> tuple[int, dict[str, str], str | None]:
-        """Wait for changes since the round `seen`.
+        """Wait until a rendering after number `seen` changes the page.
 
-        Returns the round, the changed fragments, and the trouble if it changed; it is empty when the trouble is over.
+        Returns the number of the newest rendering, the fragments that changed after `seen` (HTML by element id), and
+        the reason why rendering fails. The reason is None if it is the same as before, and empty when rendering works
+        again.
         """
         async with self._changed:
             await self._changed.wait_for(lambda: self._round > seen)
@@ -81,20 +86,23 @@ class Feed:
 
 
 class FeedReader:
-    """A browser that reads a feed."""
+    """One browser's position in the feed of a page."""
 
     def __init__(self, feed: Feed, close: Callable[[], None]) -> None:
         self._feed, self.close = feed, close
         self._seen = 0
 
     async def news(self) -> tuple[dict[str, str], str | None]:
-        """Wait for changes that this browser has not seen yet, as in `Feed.news`."""
+        """Wait for changes of the page that this browser has not received yet.
+
+        Returns the fragments and the reason of a failure, as `Feed.news` does.
+        """
         self._seen, fragments, trouble = await self._feed.news(self._seen)
         return fragments, trouble
 
 
 class Feeds:
-    """All feeds, by address. A feed without readers ends."""
+    """All feeds of open pages, by page URL. The last reader that leaves ends its feed."""
 
     def __init__(self) -> None:
         self._feeds: dict[str, Feed] = {}
@@ -105,7 +113,10 @@ class Feeds:
         return sum(feed.readers for feed in self._feeds.values())
 
     def open(self, address: str, produce: Produce, refresh_s: float) -> FeedReader:
-        """Read the feed of an address until `FeedReader.close`. Raises TooManyStreams."""
+        """Return a reader of the feed of the page at `address`; the feed is started if this is its first reader.
+
+        The caller must call `FeedReader.close`. Raises TooManyStreams.
+        """
         if self.readers >= STREAMS_MAX:
             raise TooManyStreams(f"{STREAMS_MAX} pages are kept up to date already; close some")
         feed = self._feeds.get(address)

@@ -1,4 +1,5 @@
-"""Events between two snapshots: leaders, in-sync sets, brokers, moves and the quorum. Pure."""
+"""Events of the cluster, found by comparing two snapshots: changes of leaders, in-sync replicas, brokers, replica moves
+and the quorum. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ TOLD_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """A line of the time line; `kind` is "bad", "good" or "news"."""
+    """An event of the cluster as a line of the overview's timeline; `kind` is "bad", "good" or "news"."""
 
     at_s: float
     kind: str
@@ -24,7 +25,10 @@ class Happening:
 
 
 def happenings_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[Happening]:
-    """Return the events in the order in which people look for causes: quorum, brokers, leaders, in-sync sets, moves."""
+    """Return the events between two snapshots of the cluster.
+
+    Their order is the order in which people look for causes: quorum, brokers, leaders, in-sync replicas, replica moves.
+    """
     found = [
         *_of_quorum(before, after),
         *_of_brokers(before, after),

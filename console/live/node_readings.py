@@ -1,5 +1,4 @@
-"""Values that metrics endpoints report of their nodes: validity of certificates, and the quorum's commit times.
-Pure."""
+"""Values from the metrics pages of nodes: validity of TLS certificates, and the quorum's commit times. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class CertificateReading:
-    """A listener's certificate, and the seconds until it expires; below 0 if it has expired."""
+    """The TLS certificate of a listener, and the seconds until it expires; below 0 if it has expired."""
 
     listener: str
     left_s: float
@@ -30,9 +29,10 @@ class CertificateReading:
 
 @dataclass(frozen=True, slots=True)
 class CommitReading:
-    """A histogram of the quorum's commit times.
+    """A histogram of the quorum's commit times, from an entry's append to the leader's log until the leader applied it.
 
-    `total_ms` is their sum; `within` maps a bound in milliseconds to the number of commits that took at most as long.
+    `total_ms` is the sum of the times; `within` maps a bound in milliseconds to the number of commits that took at most
+    as long.
     """
 
     total_ms: float = 0.0
@@ -40,7 +40,7 @@ class CommitReading:
 
     @property
     def count(self) -> float:
-        """The number of commits."""
+        """The number of commits in the histogram."""
         return self.within.get(inf, 0.0)
 
     @property
@@ -49,7 +49,8 @@ class CommitReading:
         return self.total_ms / self.count if self.count > 0 else None
 
     def bound_of(self, part: float) -> float | None:
-        """Return the least bound in milliseconds for this part of the commits; None without commits."""
+        """Return the least bound of the histogram, in milliseconds, within which the share `part` (0 to 1) of the
+        commits lies. None without commits."""
         if self.count <= 0:
             return None
         return min(bound for bound, number in self.within.items() if number >= part * self.count)
@@ -58,7 +59,10 @@ class CommitReading:
         return self._joined(other, 1)
 
     def since(self, before: CommitReading) -> CommitReading:
-        """Return the commits after an earlier reading. A node that restarted counts from 0."""
+        """Return the histogram of the commits after the earlier reading `before`.
+
+        A node that restarted counts from 0.
+        """
         return self if before.count > self.count else self._joined(before, -1)
 
     def _joined(self, other: CommitReading, sign: int) -> CommitReading:
@@ -71,14 +75,17 @@ class CommitReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """The values of one endpoint. `commits` is None unless it belongs to a quorum node."""
+    """The certificates and commit times on one metrics page.
+
+    `commits` is None unless the page belongs to a quorum node.
+    """
 
     certificates: tuple[CertificateReading, ...] = ()
     commits: CommitReading | None = None
 
 
 def node_reading(exposition: str) -> NodeReading:
-    """Return the values of an endpoint's page in Prometheus' text format."""
+    """Parse the certificates and commit times in `exposition`, a metrics page in Prometheus' text format."""
     certificates = []
     for found in CERTIFICATES.finditer(exposition):
         labels = _labels(found["labels"])
@@ -94,8 +101,10 @@ def node_reading(exposition: str) -> NodeReading:
 def commits_between(
     before: Mapping[str, NodeReading], after: Mapping[str, NodeReading]
 ) -> CommitReading | None:
-    """Return the commits between two readings, of nodes that are in both; None if no endpoint belongs to a quorum
-    node."""
+    """Return the histogram of the quorum's commits between two readings of all metrics endpoints.
+
+    Nodes that are in only one reading do not count. None if no endpoint belongs to a quorum node.
+    """
     found: CommitReading | None = None
     for source, node in after.items():
         if node.commits is None:
@@ -107,7 +116,7 @@ def commits_between(
 
 
 def all_commits(readings: Iterable[CommitReading]) -> CommitReading:
-    """Return the sum of these readings."""
+    """Return one histogram with the commits of all these histograms."""
     return sum(readings, CommitReading())
 
 

@@ -1,4 +1,5 @@
-"""Sources of counters: the metrics endpoints of brokers, or end offsets if there are no endpoints."""
+"""Sources of traffic counters: the metrics endpoints of brokers, or the partitions' end offsets if there are no
+endpoints."""
 
 from __future__ import annotations
 
@@ -26,17 +27,18 @@ SAME_FOR_S = 1.0
 
 
 class CounterSource(Protocol):
-    """A source of counters."""
+    """A source of the cluster's traffic counters and of values about its nodes."""
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
-        """Return the present counters; none if they are unavailable."""
+        """Return the present values of the traffic counters; no values if they are unavailable."""
 
     async def nodes(self) -> Mapping[str, NodeReading]:
-        """Return the values of each endpoint, by its host and port; none without endpoints."""
+        """Return the certificates and commit times on each metrics page, by the endpoint's host and port; nothing
+        without metrics endpoints."""
 
 
 class MetricsEndpoints:
-    """The brokers' metrics endpoints, read over HTTP. The sums omit endpoints that do not answer."""
+    """The brokers' metrics endpoints, read over HTTP. Endpoints that do not answer are left out of the results."""
 
     def __init__(
         self, addresses: Sequence[str], *, token: str | None = None, tls: ssl.SSLContext | None = None
@@ -49,19 +51,22 @@ class MetricsEndpoints:
         self._fetching = asyncio.Lock()
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
-        """Return the counters of all endpoints that answer."""
+        """Return the traffic counters of all metrics endpoints that answer."""
         found: dict[Key, float] = {}
         for address, text in (await self._fetch_all()).items():
             found |= counters_of(address, text)
         return found
 
     async def nodes(self) -> Mapping[str, NodeReading]:
-        """Return the values of all endpoints that answer."""
+        """Return the certificates and commit times of all metrics endpoints that answer, by host and port."""
         texts = await self._fetch_all()
         return {urlsplit(one).netloc: node_reading(text) for one, text in texts.items() if text}
 
     async def _fetch_all(self) -> Mapping[str, str]:
-        """Read all endpoints at once, in a few threads. Repeated calls within SAME_FOR_S get the same pages."""
+        """Return the metrics pages of all endpoints by URL; empty text for endpoints that do not answer.
+
+        Pages that are at most SAME_FOR_S seconds old are returned again.
+        """
         async with self._fetching:
             if time.monotonic() - self._fetched_s > SAME_FOR_S:
                 asked = (asyncio.to_thread(self._fetch, one) for one in self._addresses)
@@ -80,18 +85,23 @@ class MetricsEndpoints:
 
 
 class EndOffsets:
-    """The end offsets of partitions, read from their leaders. They give no rates of bytes."""
+    """The end offsets of partitions as counters of records, read from the partitions' leaders.
+
+    Rates of bytes are unknown.
+    """
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
     async def nodes(self) -> Mapping[str, NodeReading]:
-        """Return nothing: leaders do not report these values."""
+        """Return nothing: leaders report no certificates and no commit times."""
         return {}
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
-        """Return the end offsets; none in a cluster with too many partitions, where the requests would be a
-        considerable load."""
+        """Return the end offset of each partition that has a leader.
+
+        Returns nothing beyond PARTITIONS_SAMPLED_MAX partitions, where the requests would be a considerable load.
+        """
         led = [name for name, one in snapshot.partitions() if one.leader >= 0]
         if len(led) > PARTITIONS_SAMPLED_MAX:
             return {}

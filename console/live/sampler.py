@@ -1,7 +1,7 @@
 """Periodic samples of the cluster, taken once for all pages, with a bounded history.
 
-While a browser looks, it samples every WATCHED_S. Otherwise it only continues the history, every IDLE_S or less often,
-so that it takes at most IDLE_CPU of a core, and without end offsets.
+While a browser shows a page, a sample is taken every WATCHED_S seconds. Otherwise the sampler only continues the
+history, every IDLE_S seconds or less often, so that it takes at most IDLE_CPU of a core, and without end offsets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMMIT_MS: Final = "quorum commit"
 
 
 class Sampler:
-    """The newest snapshot of the cluster, its rates, and their history."""
+    """The newest snapshot of the cluster, its traffic per second, and the history of both for charts."""
 
     def __init__(
         self,
@@ -44,7 +44,10 @@ class Sampler:
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Keep the sources: `ask` takes a snapshot, given the time; `source` reads counters."""
+        """Keep the sources of samples.
+
+        `ask` takes a snapshot of the cluster at the given time in seconds since 1970; `source` reads traffic counters.
+        """
         self._ask, self._source, self._now = ask, source, now
         self._latest: ClusterSnapshot | None = None
         self._asking: asyncio.Task[ClusterSnapshot] | None = None
@@ -61,7 +64,7 @@ class Sampler:
         """The events, the newest last."""
 
     def start(self, *, samples_unwatched: bool = True) -> None:
-        """Start sampling. Without `samples_unwatched`, sample only while a browser looks."""
+        """Start sampling. Without `samples_unwatched`, the sampler pauses while no browser shows a page."""
         idle_s = IDLE_S if samples_unwatched else None
         self._task = asyncio.create_task(self._run(idle_s), name="sampler of the console")
 
@@ -81,21 +84,26 @@ class Sampler:
         return await self._renewed()
 
     def series(self, name: str) -> Series:
-        """Return the series of that name: one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS, COMMIT_MS."""
+        """Return the recorded series of a chart.
+
+        `name` is one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS, COMMIT_MS.
+        """
         return Series(name, tuple(self._series.get(name, ())))
 
     async def nodes(self) -> Mapping[str, NodeReading]:
-        """Return the values that the metrics endpoints report of their nodes now."""
+        """Return the certificates and commit times that the metrics endpoints report now, by host and port."""
         return await self._source.nodes()
 
     def commits(self, span_s: float) -> CommitReading | None:
-        """Return the quorum's commits within the last `span_s` while a browser looked; None if no endpoint reports
-        them."""
+        """Return the histogram of the quorum's commits that were sampled within the last `span_s` seconds.
+
+        Commits are sampled only while a browser shows a page. None if no endpoint reports commits.
+        """
         found = [one for at_s, one in self._commits if at_s >= self._now() - span_s]
         return all_commits(found) if found else None
 
     async def sample(self) -> None:
-        """Take one sample. A cluster that does not answer leaves a gap."""
+        """Take one sample of the cluster and add it to the history. A cluster that does not answer leaves a gap."""
         is_watched = self._now() - self._looked_s < LOOKS_FOR_S
         try:
             snapshot = await self._renewed()
@@ -164,7 +172,10 @@ class Sampler:
 
 
 def pause_s(idle_s: float, used_s: float) -> float:
-    """Return the pause, while no browser looks, after a sample that took `used_s` of CPU time."""
+    """Return the seconds to pause after a sample that took `used_s` seconds of CPU time, while no browser shows a page.
+
+    The least pause is `idle_s`.
+    """
     return max(idle_s, used_s / IDLE_CPU)
 
 

@@ -23,7 +23,7 @@ TRIES, PAUSE_S = 4, 0.25
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """Brokers, topics, the quorum and moves at one moment.
+    """The cluster's brokers, topics, quorum and replica moves at one moment.
 
     If the quorum does not answer, `quorum` is None and `quorum_trouble` is the reason.
     """
@@ -53,7 +53,10 @@ class ClusterSnapshot:
 
 
 async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
-    """Ask the cluster. Raises KafkaError if it does not describe its brokers and topics."""
+    """Request the cluster's metadata, and return it as the snapshot of time `at_s` (seconds since 1970).
+
+    Raises KafkaError if the cluster does not describe its brokers and topics.
+    """
     cluster, topics, quorum, moving = await asyncio.gather(
         admin.describe_cluster(),
         _all_topics(admin),
@@ -71,8 +74,11 @@ async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
 
 
 async def _all_topics(admin: Admin) -> list[TopicInfo]:
-    """Return all topics. Kafka's brokers report no leader for a topic that is just being created, so this tries
-    again."""
+    """Return the descriptions of all topics.
+
+    The request is repeated on retriable errors, since Kafka's brokers report no leader for a topic that is just being
+    created.
+    """
     for _ in range(TRIES - 1):
         try:
             return await admin.describe_topics()
@@ -84,7 +90,10 @@ async def _all_topics(admin: Admin) -> list[TopicInfo]:
 
 
 async def _or_trouble(question: Coroutine[object, object, AnswerT]) -> AnswerT | KafkaError:
-    """Return the answer, or the error if this user or cluster is refused it while other answers succeed."""
+    """Return the cluster's answer, or the KafkaError if this request fails.
+
+    A snapshot needs it where a user may lack a right, or a cluster a feature, while other requests succeed.
+    """
     try:
         return await question
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Server-sent events with the news of a feed, for one browser; a browser that does not read them is dropped."""
+"""Server-sent events that update an open page in one browser; a browser that does not read its events is dropped."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class EventStream:
-    """An answer that continues until the browser leaves, is dropped, or the console stops.
+    """An HTTP answer with server-sent events that continues until the browser leaves, is dropped, or the console stops.
 
-    The event `fragment` has a fragment's id and markup. The event `trouble` has the reason why there is no news; it is
-    empty when the trouble is over.
+    The event `fragment` has the id and HTML of a changed part of the page. The event `trouble` has the reason why
+    updates fail; the reason is empty when updates work again.
     """
 
     def __init__(self, reader: FeedReader, stopping: asyncio.Event, *, send_s: float = SEND_S) -> None:
@@ -69,5 +69,5 @@ async def _until_gone(receive: Receive) -> None:
 
 
 def _event(name: str, data: dict[str, str]) -> str:
-    """Return an event. JSON has no line breaks, which would end the event."""
+    """Return the text of a server-sent event whose data is JSON. JSON has no line breaks, which would end the event."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"

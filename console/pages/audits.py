@@ -1,4 +1,7 @@
-"""The area "Audits": the counts of clients in each tier, compared by topic and time bucket, with gaps named."""
+"""The area "Audits": record counts of producers and consumers in each tier, compared by topic and time bucket.
+
+A gap is a bucket in which a tier has fewer records than the reference tier.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,10 @@ GRACES: Final = {"2m": 120_000, "5m": 300_000, "15m": 900_000, "1h": 3_600_000}
 
 @dataclass(frozen=True, slots=True)
 class TiersAsked:
-    """The requested comparison.
+    """The comparison of tiers that a page's query asks for.
 
-    An empty `topic` stands for all topics; `span` and `grace` are keys of SPANS and GRACES.
+    An empty `topic` stands for all topics. `span` and `grace` are keys of SPANS and GRACES: how far back buckets are
+    compared, and how long they stay open.
     """
 
     audit_topic: str
@@ -38,11 +42,11 @@ class TiersAsked:
     only_gaps: bool
 
     def window(self, now_ms: int) -> AuditWindow:
-        """Return the window of buckets that are compared now."""
+        """Return the time window whose buckets are compared at `now_ms`, in milliseconds since 1970."""
         return AuditWindow(now_ms - SPANS[self.span], now_ms, now_ms - GRACES[self.grace])
 
     def command(self) -> str:
-        """Return the command that makes the same comparison."""
+        """Return the `ottla audit` command that makes the same comparison."""
         words = ["audit", "--from", self.span, "--grace", self.grace]
         words += option("--topic", self.topic) if self.topic else []
         words += option("--audit-topic", self.audit_topic) if self.audit_topic != AUDIT_TOPIC else []
@@ -51,7 +55,10 @@ class TiersAsked:
 
 @dataclass(frozen=True, slots=True)
 class TierCount:
-    """A tier's count of a bucket. `difference` is None for the reference tier."""
+    """The number of records that a tier counted in a time bucket.
+
+    `difference` is the difference from the reference tier, None for that tier itself.
+    """
 
     tier: str
     records: int
@@ -60,7 +67,7 @@ class TierCount:
 
 @dataclass(frozen=True, slots=True)
 class BucketRow:
-    """A bucket in the table; the reference tier comes first."""
+    """A time bucket of a topic as a table row, with each tier's count; the reference tier comes first."""
 
     topic: str
     bucket: str
@@ -70,7 +77,7 @@ class BucketRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditsPage:
-    """The model of the template. With `trouble` nothing was compared."""
+    """The data that the template of the page "Audits" shows. If `trouble` has a reason, no tiers were compared."""
 
     asked: TiersAsked
     spans: Sequence[str]
@@ -87,7 +94,7 @@ class AuditsPage:
 
 
 class ReportsTaken:
-    """A record filter that adds up reports, and keeps no record."""
+    """A record filter that adds up the audit reports in records, and passes no record."""
 
     def __init__(self) -> None:
         self.tally = Tally()
@@ -108,7 +115,7 @@ class ReportsTaken:
 
 
 def asked_of(visit: Visit) -> TiersAsked:
-    """Return the comparison that the address asks for. Raises BadQuestion."""
+    """Return the comparison of tiers that the page's query asks for. Raises BadQuestion."""
     span, grace = visit.text("span", "1d"), visit.text("grace", "2m")
     for name, value, allowed in (("span", span, SPANS), ("grace", grace, GRACES)):
         if value not in allowed:
@@ -118,8 +125,10 @@ def asked_of(visit: Visit) -> TiersAsked:
 
 
 def compared(tally: Tally, topic: str, window: AuditWindow) -> tuple[list[Row], dict[str, str]]:
-    """Return the buckets of a topic, or of all topics, the newest first; and the reasons why topics were not
-    compared."""
+    """Return the compared buckets of a topic, or of all topics if `topic` is empty, the newest first.
+
+    The second value maps topics that were not compared to the reason.
+    """
     rows: list[Row] = []
     reasons = {}
     for name in [topic] if topic else tally.topics():
@@ -134,7 +143,7 @@ def compared(tally: Tally, topic: str, window: AuditWindow) -> tuple[list[Row], 
 
 
 def bucket_row(row: Row) -> BucketRow:
-    """Return the table row of a bucket."""
+    """Return the table row of a compared time bucket."""
     tiers = [
         TierCount(tier, amount.records, None if tier == row.reference else row.difference(tier))
         for tier, amount in row.amounts.items()
@@ -143,7 +152,7 @@ def bucket_row(row: Row) -> BucketRow:
 
 
 def remarks_on(rows: Sequence[Row], reasons: Mapping[str, str], taken: ReportsTaken) -> list[str]:
-    """Return remarks on open buckets, unreadable reports and topics that were not compared."""
+    """Return sentences about open buckets, unreadable audit reports and topics that were not compared."""
     found = []
     if count := sum(not one.closed for one in rows):
         found.append(f"{count:,} of {len(rows):,} buckets are open: they are compared after the grace")
@@ -153,7 +162,7 @@ def remarks_on(rows: Sequence[Row], reasons: Mapping[str, str], taken: ReportsTa
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page, after reading the reports of the requested time."""
+    """Return the page "Audits", after reading the audit reports of the requested time."""
     asked, now_ms = asked_of(visit), int(time.time() * 1000)
     window, taken = asked.window(now_ms), ReportsTaken()
     trouble = await _read_reports(visit, asked.audit_topic, window, taken)
@@ -186,7 +195,10 @@ def _rendered(page: AuditsPage) -> Rendered:
 
 
 async def _read_reports(visit: Visit, name: str, window: AuditWindow, taken: ReportsTaken) -> str:
-    """Read the reports; return the reason if they could not all be read, or an empty text."""
+    """Read the audit reports of a time window from topic `name` into `taken`.
+
+    Returns the reason if not all could be read, else an empty text.
+    """
     try:
         topic = await visit.topic(name)
     except NotThere as error:

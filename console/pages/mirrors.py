@@ -1,4 +1,7 @@
-"""The area "Mirrors": the progress and faults of copies of other clusters, the newest cut, and the promotion."""
+"""The area "Mirrors": progress and faults of mirrors, which copy topics of another cluster, and their promotion.
+
+A mirror's cut is a point of the source that all copies have reached, at which a promotion splits no transaction.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,11 @@ HOW: Final = (AT_CUT, AS_IT_IS)
 
 @dataclass(frozen=True, slots=True)
 class MirrorRow:
-    """A mirror in the list. Unknown values are None."""
+    """A mirror as a table row.
+
+    Lag is in records and bytes; `behind_s` is the seconds since the most delayed copy last had all records of its
+    source. `cut_age_s` is the seconds since the source reported the newest cut. Unknown values are None.
+    """
 
     name: str
     source: str
@@ -50,7 +57,10 @@ class MirrorRow:
 
 @dataclass(frozen=True, slots=True)
 class CopyRow:
-    """The copy of one partition."""
+    """The copy of one source partition as a table row: end offsets here and at the source, and the lag in records.
+
+    `behind_s` is the seconds since the copy last had all records.
+    """
 
     topic: str
     partition: int
@@ -64,7 +74,7 @@ class CopyRow:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPage:
-    """The model of the page of one mirror."""
+    """The data that the template of one mirror's page shows."""
 
     row: MirrorRow
     topics_pattern: str
@@ -100,7 +110,7 @@ def mirror_row(mirror: MirrorDescription) -> MirrorRow:
 
 
 def copy_row(topic: str, copy: MirrorPartitionDescription) -> CopyRow:
-    """Return the table row of a copy, with its fault if it has one."""
+    """Return the table row of the copy of a partition, with the fault that stops it, if any."""
     fault = copy.trouble
     if copy.fault is not None:
         fault = f"{copy.fault.kind.name}: offsets {copy.fault.first:,} to {copy.fault.end - 1:,}"
@@ -131,7 +141,7 @@ async def mirror_named(admin: Admin, name: str) -> MirrorDescription:
 
 
 async def show_one(visit: Visit) -> Rendered:
-    """Return the page of one mirror; copies with a fault come first."""
+    """Return the page of the mirror that the query names; copies with a fault come first."""
     mirror = await mirror_named(visit.admin, visit.required("name"))
     copies = [(topic.name, copy) for topic in mirror.topics for copy in topic.partitions]
     copies.sort(key=lambda one: (one[1].fault is None, not one[1].trouble, one[0], one[1].partition))
@@ -158,7 +168,10 @@ async def show_one(visit: Visit) -> Rendered:
 
 
 async def promotion_form(visit: Visit) -> Form:
-    """Return the form for the kind of promotion and the repeated name."""
+    """Return the form that asks how to promote a mirror: at its newest cut or as the copies are.
+
+    The user must repeat its name.
+    """
     mirror = await mirror_named(visit.admin, visit.required("name"))
     return Form(
         f"Promote mirror {mirror.name}",
@@ -171,7 +184,10 @@ async def promotion_form(visit: Visit) -> Form:
 
 
 async def plan_promotion(visit: Visit) -> Change:
-    """Plan a promotion; the preview names the records that stay behind."""
+    """Plan the promotion of a mirror, after which its topics accept records.
+
+    The preview gives the number of records that are not copied yet.
+    """
     mirror, how = await mirror_named(visit.admin, visit.required("name")), visit.text("how", AT_CUT)
     if how not in HOW:
         raise BadQuestion(f"'how' is one of {', '.join(HOW)}, not {how[:40]!r}")
@@ -201,7 +217,7 @@ async def plan_promotion(visit: Visit) -> Change:
 
 
 async def _promote(shown: MirrorDescription, how: str, visit: Visit) -> Done:
-    """Promote the mirror. Raises Outdated, and KafkaError."""
+    """Promote the mirror. Raises Outdated if it differs from the mirror that the preview showed, and KafkaError."""
     name = shown.name
     now = await mirror_named(visit.admin, name)
     if _identity(now) != _identity(shown):
@@ -217,7 +233,8 @@ async def _promote(shown: MirrorDescription, how: str, visit: Visit) -> Done:
 
 
 def _identity(mirror: MirrorDescription) -> tuple[str, str, str, int, frozenset[str]]:
-    """Return the source of a mirror and its topics."""
+    """Return the fields by which a mirror is recognized: source cluster, patterns of topics and groups, start, and
+    topics."""
     topics = frozenset(topic.name for topic in mirror.topics)
     return mirror.source_cluster_id, mirror.topics_pattern, mirror.groups_pattern, mirror.start, topics
 

@@ -1,4 +1,4 @@
-"""The area "Overview": the health of the cluster, its traffic, and the newest events."""
+"""The area "Overview": the health of the cluster, its traffic per second, and the newest events."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class VoterRow:
-    """A node of the quorum."""
+    """A node of the metadata quorum as a table row."""
 
     id: int
     address: str
@@ -51,7 +51,7 @@ class VoterRow:
 
 @dataclass(frozen=True, slots=True)
 class NeedyPartition:
-    """A partition without a leader or with too few in-sync replicas."""
+    """A partition without a leader or with missing in-sync replicas, as a table row."""
 
     topic: str
     name: str
@@ -63,7 +63,7 @@ class NeedyPartition:
 
 @dataclass(frozen=True, slots=True)
 class MovingPartition:
-    """A partition whose replicas move."""
+    """A partition whose replicas move between brokers, as a table row."""
 
     topic: str
     name: str
@@ -74,7 +74,7 @@ class MovingPartition:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing under a title."""
+    """An SVG chart of live values, with its title and legend."""
 
     title: str
     svg: Markup
@@ -83,7 +83,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The model of the template."""
+    """The data that the template of the overview shows."""
 
     brokers: Sequence[BrokerRow]
     fenced: Sequence[int]
@@ -103,12 +103,12 @@ class Overview:
 
     @property
     def commit_text(self) -> str:
-        """The mean commit time of the quorum."""
+        """The mean commit time of the quorum, as text in milliseconds."""
         return UNKNOWN if self.commits is None else milliseconds(self.commits.mean_ms)
 
     @property
     def commit_note(self) -> str:
-        """The number of commits, and the time of the slowest percent."""
+        """The time within which 99 % of the quorum's commits ended, and their number, as text."""
         if self.commits is None or (bound := self.commits.bound_of(0.99)) is None:
             return "no commits yet"
         slow = f"99 % within {bound:g} ms" if bound < inf else "some took very long"
@@ -116,12 +116,12 @@ class Overview:
 
     @property
     def fenced_text(self) -> str:
-        """The number of fenced brokers, shown after the number of brokers."""
+        """The number of fenced brokers as text, such as `2 fenced`; empty if there are none."""
         return f"{len(self.fenced)} fenced" if self.fenced else ""
 
     @property
     def needy_hidden(self) -> int:
-        """The number of partitions in need that are not in the table.
+        """The number of partitions without a leader or enough replicas that are not in the table.
 
         A partition without a leader is usually under-replicated, too.
         """
@@ -129,17 +129,17 @@ class Overview:
 
     @property
     def records_in(self) -> float | None:
-        """The records per second; None without a counter."""
+        """The records per second that producers send to the cluster; None without a counter."""
         return self.rates.totals.get(TopicTraffic.RECORDS_IN)
 
     @property
     def bytes_in(self) -> str:
-        """The bytes in per second."""
+        """The bytes per second that producers send to the cluster, as text."""
         return byte_rate(self.rates.totals.get(TopicTraffic.BYTES_IN))
 
     @property
     def bytes_out(self) -> str:
-        """The bytes out per second."""
+        """The bytes per second that consumers read from the cluster, as text."""
         return byte_rate(self.rates.totals.get(TopicTraffic.BYTES_OUT))
 
 
@@ -150,9 +150,9 @@ def overview(
     happenings: Iterable[Happening],
     commits: CommitReading | None = None,
 ) -> Overview:
-    """Return the model of the overview.
+    """Return the data of the overview page.
 
-    `happenings` are the newest first; `commits` are those of the time that charts show.
+    `happenings` are events, the newest first; `commits` are the quorum's commits during the time that charts show.
     """
     needy = dict(snapshot.leaderless) | dict(snapshot.under_replicated)
     return Overview(
@@ -184,7 +184,8 @@ def overview(
 
 
 def broker_rows(snapshot: ClusterSnapshot) -> list[BrokerRow]:
-    """Return the live brokers with the numbers of their replicas."""
+    """Return the table rows of the live brokers, with their numbers of replicas, in-sync replicas and led
+    partitions."""
     partitions = [one for topic in snapshot.topics for one in topic.partitions.values()]
     leads = Counter(one.leader for one in partitions)
     held = Counter(chain.from_iterable(one.replicas for one in partitions))
@@ -204,7 +205,7 @@ def broker_rows(snapshot: ClusterSnapshot) -> list[BrokerRow]:
 
 
 def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
-    """Return the nodes of the quorum; none if the cluster does not describe it."""
+    """Return the table rows of the metadata quorum's nodes; none if the cluster does not describe its quorum."""
     quorum = snapshot.quorum
     if quorum is None:
         return []
@@ -220,8 +221,10 @@ def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
 
 
 def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
-    """Return the charts of records, bytes, commit times, and partitions in need. Series without values have no
-    chart."""
+    """Return the charts of the overview: records and bytes per second, commit times, and partitions in need.
+
+    `series` returns a recorded series by its name. Series without values have no chart.
+    """
     drawn = []
     for title, names, say in (
         ("records per second", (TopicTraffic.RECORDS_IN,), rate),
@@ -238,7 +241,7 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
 
 
 def byte_rate(value: float | None) -> str:
-    """Format bytes per second."""
+    """Format bytes per second: `1.5 MiB/s`; a dash for an unknown rate."""
     return UNKNOWN if value is None else f"{size(value)}/s"
 
 

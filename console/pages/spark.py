@@ -1,7 +1,8 @@
-"""The area "Spark": queries that write through Ottla's sink, and groups that follow queries.
+"""The area "Spark": Spark queries that write through Ottla's sink, and groups that follow queries.
 
-A query's transactional id contains its id, and the number of its last batch is the application version. The cluster
-does not know which group is the `progressGroup` of which query, so groups stand in a separate table.
+A query's transactional id contains the query's id, and the application version of that transactional id is the number
+of the query's last batch. The cluster does not know which group is the `progressGroup` of which query, so groups stand
+in a separate table.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _BATCH_JOB: Final = "spark-batch"
 
 @dataclass(frozen=True, slots=True)
 class QueryName:
-    """A query, the name that it writes under, and the Spark API (`way`) that it writes with."""
+    """The id of a Spark query, the query's name in its transactional id, and the Spark API (`way`) with which it
+    writes."""
 
     query: str
     name: str
@@ -40,7 +42,11 @@ class QueryName:
 
 @dataclass(frozen=True, slots=True)
 class SparkQueryRow:
-    """A query in the table. `batch` is the last one that was committed; None before the first."""
+    """A Spark query as a table row.
+
+    `batch` is the number of the last committed batch, None before the first. `open_s` is the seconds that a transaction
+    has been open.
+    """
 
     query: str
     name: str
@@ -55,7 +61,10 @@ class SparkQueryRow:
 
 @dataclass(frozen=True, slots=True)
 class SparkPage:
-    """The model of the template. `left_out` is the number of ids that were not described."""
+    """The data that the template of the page "Spark queries" shows.
+
+    `left_out` is the number of transactional ids beyond QUERIES_MAX, which were not described.
+    """
 
     paged: Paged[SparkQueryRow]
     left_out: int
@@ -70,7 +79,10 @@ class SparkPage:
 
 
 def query_name(transactional_id: str) -> QueryName | None:
-    """Return the query that writes under this id, as the sink and `ottla_sink` name them; None for other ids."""
+    """Return the Spark query that writes under a transactional id, which the sink or `ottla_sink` named.
+
+    None for ids of other programs.
+    """
     found = _IN_FOREACH_BATCH.fullmatch(transactional_id)
     if found is not None:
         return QueryName(found["query"], found["name"], "foreachBatch")
@@ -81,7 +93,7 @@ def query_name(transactional_id: str) -> QueryName | None:
 
 
 def query_row(told: TransactionDescription, now_s: float) -> SparkQueryRow | None:
-    """Return the table row of a query, or None.
+    """Return the table row of the Spark query with this transactional id; None if the id belongs to another program.
 
     Other programs' ids may end in such a UUID, too: so an id without a batch counts only if its name is Spark's.
     """
@@ -105,7 +117,7 @@ def query_row(told: TransactionDescription, now_s: float) -> SparkQueryRow | Non
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page. Lag is requested only for the groups on this page."""
+    """Return the page "Spark queries". Lag is requested only for the groups on this page of the table."""
     listed, silent = await listed_ids(visit, _LISTED)
     names = [one.transactional_id for one in listed]
     described, undescribed = await described_ids(visit, names[:QUERIES_MAX])

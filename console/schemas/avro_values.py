@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 def avro_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[str, Any]]:
-    """Return a function that decodes values of a schema into its name and the document.
+    """Return a function that decodes Avro values into the name of their schema and a JSON document.
 
-    `imports` are the schemas that it refers to, by name and text; each comes after those that it refers to itself.
-    Raises any error of the library.
+    `text` is the schema. `imports` are the schemas that it refers to, as (name, text), each after those that it refers
+    to itself. Raises any error of the library.
     """
     names = Names(validate_names=False)
     for _, imported in imports:
@@ -60,7 +60,7 @@ def _parsed(text: str, names: Names) -> Schema:
 
 
 class _Decoder(BinaryDecoder):
-    """A decoder with exact numbers, with dates and times where Python has them, and limits on decimals.
+    """A decoder of Avro's binary encoding with exact numbers and limits on decimals.
 
     Python's calendar has the years 1 to 9999, and its day has 24 hours. Other dates and times become the stored number,
     and decoding continues.
@@ -70,7 +70,7 @@ class _Decoder(BinaryDecoder):
         return shortest_single(super().read_float())
 
     def read_decimal_from_fixed(self, precision: int, scale: int, size: int) -> Any:
-        """Return all digits, even more than `precision`, where the library would round."""
+        """Return a decimal number with all its digits, even more than `precision`, where the library would round."""
         if not 0 < size <= DECIMAL_BYTES_MAX:
             raise Undecodable(f"a decimal has 1 to {DECIMAL_BYTES_MAX} bytes, not {size}")
         if not 0 <= scale <= SCALE_MAX:
@@ -102,7 +102,7 @@ class _Decoder(BinaryDecoder):
 
 
 class _Reader(DatumReader):
-    """A reader that counts the values, and converts each to a JSON value."""
+    """A reader of Avro values that makes each a JSON value, and refuses more than VALUES_MAX values."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema, schema)

@@ -1,4 +1,7 @@
-"""Decoding of values by the schemas that they name, with a bounded memory of schemas."""
+"""Decoding of record keys and values by the schemas that their bytes name.
+
+A bounded number of schemas is remembered.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,18 @@ Reader = Callable[[bytes], tuple[str, Any]]
 
 
 class Schemas(Protocol):
-    """A source of schemas."""
+    """A source of schemas by id, such as a schema registry."""
 
     async def schema(self, schema_id: int) -> RegisteredSchema:
-        """Return the schema of this id. Raises NoSchema."""
+        """Return the schema of this id. Raises NoSchema if it is unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A value decoded by the schema that `label` names.
+    """A record's key or value decoded by the schema that `label` names.
 
-    With `trouble`, the reason of a failure, there is no document. `text` is the document if the value is JSON itself.
+    `trouble` is the reason of a failure, and then there is no document. `text` is the undecoded document if the schema
+    is a JSON schema.
     """
 
     label: str
@@ -52,7 +56,11 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A remembered schema. `read` is None if it is unavailable. `is_json` is True if its values are JSON themselves."""
+    """A remembered schema, or the reason `trouble` why it is unavailable.
+
+    `read` decodes values by the schema. `until_s` is the time after which the schema is requested again. `is_json` is
+    True for a JSON schema.
+    """
 
     label: str
     read: Reader | None
@@ -63,7 +71,10 @@ class _Known:
 
 
 class Decoder:
-    """A decoder that requests each schema once, and one at a time, since pages have few."""
+    """A decoder of record keys and values that requests each schema once from the registry.
+
+    Schemas are requested one at a time, since pages have few.
+    """
 
     def __init__(self, schemas: Schemas, *, now: Callable[[], float] = time.monotonic) -> None:
         self._schemas, self._now = schemas, now
@@ -73,7 +84,10 @@ class Decoder:
         self._turn = asyncio.Lock()
 
     async def decoded(self, data: bytes | None) -> Decoded | None:
-        """Return the decoded value; None for bytes that name no schema."""
+        """Decode a record's key or value.
+
+        Returns None for bytes that name no schema; a failure becomes the `trouble` of the result.
+        """
         found = framed(data)
         if found is None:
             return None
@@ -87,7 +101,10 @@ class Decoder:
         return _read(known, known.read, found)
 
     async def all_decoded(self, values: Sequence[bytes | None], within_s: float) -> list[Decoded | None]:
-        """Decode all values. Values that are not decoded in time have a trouble that says so."""
+        """Decode several keys or values within `within_s` seconds; None for bytes that name no schema.
+
+        The rest then gets a `trouble` that says so.
+        """
         late = f"not decoded: the schemas of this page took longer than {within_s:g} s"
         named = [framed(one) for one in values]
         found = [None if one is None else Decoded(f"schema {one.schema_id}", trouble=late) for one in named]
@@ -164,7 +181,10 @@ class Decoder:
 
 
 def _reader_of(schema: RegisteredSchema) -> Reader:
-    """Return the reader of a schema. Libraries are imported with the first schema that needs them."""
+    """Return the function that decodes values by this schema.
+
+    Libraries are imported with the first schema that needs them.
+    """
     if schema.kind == AVRO:
         from .avro_values import avro_reader
 

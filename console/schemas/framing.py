@@ -1,4 +1,7 @@
-"""The frame of Confluent's serializers: a zero, four bytes of schema id, and then the value. Pure."""
+"""The frame around values of Confluent's serializers: a zero byte, four bytes of schema id, and then the encoded value.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ class Undecodable(Exception):
 
 
 class Framed(NamedTuple):
-    """A value, with the id of its schema."""
+    """An encoded value without its frame, and the id of its schema."""
 
     schema_id: int
     body: bytes
 
 
 def framed(data: bytes | None) -> Framed | None:
-    """Return the framed value; None for bytes that name no schema.
+    """Take a key's or value's bytes out of Confluent's frame; None for bytes that name no schema.
 
-    Ids begin with 1, so eight bytes of a small number name none.
+    Ids begin with 1, so eight bytes of a small number name no schema.
     """
     if data is None or len(data) < _HEAD.size:
         return None
@@ -34,9 +37,9 @@ def framed(data: bytes | None) -> Framed | None:
 
 
 def message_of(body: bytes) -> tuple[list[int], bytes]:
-    """Return the place of a Protobuf message in its schema, from the outermost message in, and its bytes.
+    """Split a framed Protobuf value into the path of its message type in the schema and the message's bytes.
 
-    Raises Undecodable.
+    The path has the index of each message declaration, from the outermost in. Raises Undecodable.
     """
     count, at = _varint(body, 0)
     if not 0 <= count <= _INDEXES_MAX:
@@ -49,7 +52,10 @@ def message_of(body: bytes) -> tuple[list[int], bytes]:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """Return a number in zigzag encoding, and the position after it."""
+    """Return the variable-length integer in zigzag encoding at position `at`, and the position after it.
+
+    Raises Undecodable.
+    """
     number = 0
     for place, byte in enumerate(body[at : at + _VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << (7 * place)

@@ -1,7 +1,7 @@
 """Protobuf messages as JSON documents, by the rules of ProtoJSON, within a limit on values.
 
-The library's own printer refuses a whole message for one time beyond the calendar. It also writes each absent field, so
-that a schema with many fields makes gigabytes of a small value.
+The library's own printer refuses a whole message for one time beyond the years 1 to 9999. It also writes each absent
+field, so that a schema with many fields makes gigabytes of a small value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _LONG: Final = frozenset({FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE
 
 
 class _Field(NamedTuple):
-    """A field of a document. `is_always_written` is True if it is written even when the message does not have it."""
+    """A Protobuf field as a JSON document shows it.
+
+    `is_always_written` is True if the field is written even when a message does not have it.
+    """
 
     name: str
     is_map: bool
@@ -39,7 +42,7 @@ class _Field(NamedTuple):
 
 
 class MessageDocuments:
-    """A converter of the messages of one descriptor pool into documents."""
+    """A converter of Protobuf messages into JSON documents; `pool` has the descriptors of their types."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -57,7 +60,7 @@ class MessageDocuments:
         }
 
     def document(self, message: Any) -> Any:
-        """Return the document of a message. Raises Undecodable if it has too many values."""
+        """Return a Protobuf message as a JSON document. Raises Undecodable beyond VALUES_MAX values."""
         self._left = VALUES_MAX
         return self._message(message)
 
@@ -111,7 +114,10 @@ class MessageDocuments:
     # ------------------------------------------------------------ types that JSON has in another form
 
     def _any(self, message: Any) -> dict[str, Any]:
-        """Return the document of a message of any type; its bytes if the schema does not have the type."""
+        """Return a google.protobuf.Any as a JSON document.
+
+        If its type has no descriptor, its bytes appear in base64.
+        """
         if not message.ListFields():
             return {}
         document: dict[str, Any] = {"@type": message.type_url}
@@ -136,7 +142,10 @@ class MessageDocuments:
         return self._single(message.DESCRIPTOR.fields_by_name["value"], message.value)
 
     def _written(self, message: Any) -> Any:
-        """Return a value's text, or its fields if there is no text, as for a time beyond the years 1 to 9999."""
+        """Return a timestamp, duration or field mask as text.
+
+        Returns its fields if there is no text, as for a time beyond the years 1 to 9999.
+        """
         try:
             return message.ToJsonString()
         except (ValueError, OverflowError):

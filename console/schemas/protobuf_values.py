@@ -1,4 +1,4 @@
-"""Protobuf values as JSON has them, decoded by descriptors that the registry makes of its schemas."""
+"""Decoding of Protobuf values into JSON documents, by file descriptors from the schema registry."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _WELL_KNOWN = {
 
 
 def protobuf_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[str, Any]]:
-    """Return a function that decodes values of a schema into the message's name and the document.
+    """Return a function that decodes Protobuf values into the message's name and a JSON document.
 
-    Texts are file descriptors in base64. `imports` are by name; each comes after those that it imports itself. Raises
-    Undecodable, and any error of the library.
+    `text` is the schema and `imports` are the schemas that it imports, as (name, text): file descriptors in base64.
+    Each import comes after those that it imports itself. Raises Undecodable, and any error of the library.
     """
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
@@ -79,7 +79,10 @@ def _file_of(text: str, name: str) -> Any:
 
 
 def _add(pool: Any, added: set[str], file: Any) -> None:
-    """Add a file and its well-known imports to the pool. Raises Undecodable for an unknown import."""
+    """Add a Protobuf file descriptor and its well-known imports to the pool.
+
+    Raises Undecodable for an unknown import.
+    """
     for name in file.dependency:
         if name in added:
             continue

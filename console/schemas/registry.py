@@ -24,8 +24,10 @@ _NOT_FOUND: Final = 404
 
 
 class NoSchema(Exception):
-    """The schema is unavailable; the message is the reason. `is_silent` is True if the registry gave no answer at
-    all."""
+    """A schema of the registry is unavailable; the message is the reason.
+
+    `is_silent` is True if the registry gave no usable answer, so that other schemas are unavailable, too.
+    """
 
     def __init__(self, reason: str, *, is_silent: bool = False) -> None:
         super().__init__(reason)
@@ -34,8 +36,11 @@ class NoSchema(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema; `imports` are the schemas that it refers to, by name and text, each after those that it needs
-    itself."""
+    """A schema of the registry.
+
+    `kind` is AVRO, PROTOBUF or JSON. `imports` are the schemas that it refers to, by name and text, each after those
+    that it needs itself.
+    """
 
     kind: str
     text: str
@@ -43,20 +48,23 @@ class RegisteredSchema:
 
     @property
     def size(self) -> int:
-        """The number of characters of all texts."""
+        """The number of characters of the schema and its imports."""
         return len(self.text) + sum(len(text) for _, text in self.imports)
 
 
 @dataclass(slots=True)
 class _Imports:
-    """The imports of a schema that were found so far."""
+    """The imports of a schema that were read so far, with a limit on their number and bytes."""
 
     texts: dict[str, str] = field(default_factory=dict)
     _asked: int = -1  # The schema itself does not count as an import.
     _size: int = 0
 
     def take(self, text: str) -> None:
-        """Count a schema. Raises NoSchema beyond the limits, which schemas with circular references reach, too."""
+        """Count a schema's text.
+
+        Raises NoSchema beyond the limits, which schemas with circular references reach, too.
+        """
         self._asked += 1
         self._size += len(text)
         if self._size > SCHEMA_BYTES_MAX:
@@ -66,16 +74,16 @@ class _Imports:
 
 
 class SchemaRegistry:
-    """A schema registry. `login` is `USER:PASSWORD`, which no message contains."""
+    """A client of a schema registry over HTTP. `login` is `USER:PASSWORD`, which no error message contains."""
 
     def __init__(self, address: str, *, login: str | None = None, tls: ssl.SSLContext | None = None) -> None:
-        """Keep the connection settings. Raises ValueError if the address is invalid."""
+        """Keep the registry's URL, login and TLS context. Raises ValueError if the URL is invalid."""
         self._address = registry_address(address)
         self._authorization = None if login is None else f"Basic {b64encode(login.encode()).decode()}"
         self._tls = tls
 
     async def schema(self, schema_id: int) -> RegisteredSchema:
-        """Return the schema of this id, with all that it refers to. Raises NoSchema."""
+        """Return the schema of this id, with all schemas that it refers to. Raises NoSchema."""
         try:
             async with asyncio.timeout(SCHEMA_S):
                 return await self._whole(schema_id)
@@ -96,9 +104,9 @@ class SchemaRegistry:
         return RegisteredSchema(kind, text, tuple(found.texts.items()))
 
     async def _serialized(self, path: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a schema of Protobuf as a file descriptor.
+        """Return the registry's answer for a Protobuf schema as a file descriptor; `fields` is the answer so far.
 
-        Confluent's own registry keeps texts, and serializes on request. Other registries keep what they were given.
+        Confluent's own registry keeps texts, and serializes on request. Other registries keep what clients gave them.
         Clients in Python and .NET give them a serialized schema, and Apicurio fails to serialize it once more.
         """
         return fields if is_serialized(_text(fields)) else await self._asked(f"{path}?format=serialized")
@@ -143,7 +151,10 @@ class SchemaRegistry:
 
 
 def registry_address(text: str) -> str:
-    """Return the address without a slash at its end. Raises ValueError, whose text contains no password."""
+    """Check the URL of a schema registry, and return it without a slash at its end.
+
+    Raises ValueError, whose text contains no password.
+    """
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("a schema registry is http://HOST:PORT or https://HOST:PORT, perhaps with a path")

@@ -1,4 +1,4 @@
-"""The page "Security": users, ACLs, decisions with their rules, certificates, and quotas."""
+"""The page "Security": users, ACLs, checks of single permissions, certificates, and quotas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OPERATIONS: Final = tuple(one.name for one in AclOperation if one > AclOperation
 
 @dataclass(frozen=True, slots=True)
 class AclRow:
-    """An ACL in the table."""
+    """An ACL as a table row, with the texts of its fields."""
 
     permission: str
     principal: str
@@ -53,7 +53,11 @@ class AclRow:
 
 @dataclass(frozen=True, slots=True)
 class CertificateRow:
-    """The certificate of a listener in the table. `kind` is "bad" if it must be renewed now."""
+    """The TLS certificate of a node's listener as a table row.
+
+    `ends_s` is its expiry in seconds since 1970; `left_s` is the seconds until then. `kind` is "bad" if it must be
+    renewed now, else "good".
+    """
 
     node: str
     listener: str
@@ -65,7 +69,7 @@ class CertificateRow:
 
 @dataclass(frozen=True, slots=True)
 class AccessVerdict:
-    """A decision about access, and the rule behind it."""
+    """The brokers' decision whether a user may carry out an operation, and the ACL or setting that decides."""
 
     is_allowed: bool
     reason: str
@@ -73,7 +77,10 @@ class AccessVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPage:
-    """The model of the template. A trouble is the reason why a table is missing."""
+    """The data that the template of the page "Security" shows.
+
+    Each `..._trouble` is the reason why a table is missing.
+    """
 
     search: str
     users: Sequence[UserLogin]
@@ -105,12 +112,15 @@ def acl_row(acl: Acl) -> AclRow:
 
 
 def matching(acls: Sequence[Acl], search: str) -> list[Acl]:
-    """Return the ACLs whose text contains all words of the search."""
+    """Return the ACLs that contain all words of `search` in any field."""
     return [one for one in acls if has_words(str(one), search)]
 
 
 def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[CertificateRow]:
-    """Return the rows of certificates, the earliest expiry first."""
+    """Return the table rows of the nodes' TLS certificates, the earliest expiry first.
+
+    `now_s` is in seconds since 1970.
+    """
     rows = []
     for node, reading in nodes.items():
         for one in reading.certificates:
@@ -124,8 +134,10 @@ def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[Cer
 
 
 async def why(visit: Visit) -> AccessVerdict | None:
-    """Return the brokers' decision on the access in the address; None if there is none. Raises BadQuestion,
-    KafkaError."""
+    """Return the brokers' decision on the principal, operation and resource in the page's query.
+
+    None without a principal. Raises BadQuestion, KafkaError.
+    """
     principal = visit.text("principal")
     if not principal:
         return None
@@ -151,7 +163,10 @@ async def why(visit: Visit) -> AccessVerdict | None:
 
 
 async def _told(question: Awaitable[T], otherwise: T) -> tuple[T, str]:
-    """Return the answer, or `otherwise` and the reason: a table that is refused leaves the other tables unaffected."""
+    """Return the cluster's answer and an empty text.
+
+    If the request fails, return `otherwise` and the reason, so that the page's other tables are shown.
+    """
     try:
         return await question, ""
     except KafkaError as error:
@@ -159,7 +174,7 @@ async def _told(question: Awaitable[T], otherwise: T) -> tuple[T, str]:
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page."""
+    """Return the page "Security"."""
     search, admin = visit.text("q"), visit.admin
     nobody: list[UserLogin] = []
     nothing: list[tuple[Entity, dict[str, float]]] = []

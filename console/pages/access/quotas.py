@@ -31,7 +31,7 @@ _DEFAULT: Final = "default "
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """The quotas of one entity; `address` leads to the form that changes them."""
+    """The quotas of one entity as a table row; `address` is the URL of the form that changes them."""
 
     entity: str
     quotas: str
@@ -39,7 +39,7 @@ class QuotaRow:
 
 
 def quota_rows(found: Sequence[tuple[Entity, Mapping[str, float]]]) -> list[QuotaRow]:
-    """Return the table rows of quotas."""
+    """Return the table rows of the entities' quotas, ordered by entity."""
     rows = [
         QuotaRow(
             entity_text(entity),
@@ -52,7 +52,10 @@ def quota_rows(found: Sequence[tuple[Entity, Mapping[str, float]]]) -> list[Quot
 
 
 def entity_text(entity: Entity) -> str:
-    """Return the text of an entity: `client-id (any other), user ann`."""
+    """Format a quota's entity: `client-id (any other), user ann`.
+
+    `(any other)` stands for all without a separate quota.
+    """
     return ", ".join(f"{kind} {name or '(any other)'}" for kind, name in sorted(entity.items()))
 
 
@@ -61,7 +64,10 @@ def _parts(entity: Entity) -> dict[str, str]:
 
 
 def entity_of(given: Mapping[str, str]) -> Entity:
-    """Return the entity that the fields of a form or an address name. Raises BadQuestion."""
+    """Return the quota's entity (user, client id or address) that form fields or query parameters name.
+
+    Raises BadQuestion.
+    """
     entity: dict[str, str | None] = {}
     for kind in KINDS:
         name, is_default = given.get(kind, ""), given.get(_DEFAULT + kind) == "yes"
@@ -77,7 +83,7 @@ def entity_of(given: Mapping[str, str]) -> Entity:
 
 
 def quotas_of(text: str) -> dict[str, float]:
-    """Parse lines `key=number`. Raises BadQuestion."""
+    """Parse the quotas of a form, lines `key=number`. Raises BadQuestion."""
     return {key: _limit(key, value) for key, value in pairs_of(text, _RULE).items()}
 
 
@@ -94,7 +100,7 @@ def _limit(key: str, value: str) -> float:
 
 
 def quota_changes(before: Mapping[str, float], asked: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Return the requested changes that differ from the present quotas; None removes a quota.
+    """Return the requested quotas that differ from the present quotas; None removes a quota.
 
     Raises BadQuestion if there is no difference.
     """
@@ -105,7 +111,7 @@ def quota_changes(before: Mapping[str, float], asked: Mapping[str, float | None]
 
 
 def quota_command(entity: Entity, changes: Mapping[str, float | None]) -> str:
-    """Return the one or two commands for these changes."""
+    """Return the `ottla quota set` and `unset` commands for these changes of an entity's quotas."""
     whose = [word for kind, name in entity.items() for word in _flag(kind, name)]
     texts = {key: None if value is None else quota_text(value) for key, value in changes.items()}
     return set_and_unset(["quota", *whose], [], texts)
@@ -119,7 +125,7 @@ def _flag(kind: str, name: str | None) -> list[str]:
 
 
 async def new_form(visit: Visit) -> Form:
-    """Return the form for an entity and its quotas."""
+    """Return the empty form for an entity (user, client id or address) and its quotas."""
     fields = []
     for kind in KINDS:
         label = {"ip": "address"}.get(kind, kind)
@@ -138,13 +144,13 @@ def _quotas_fields(quotas: Mapping[str, float]) -> list[FormField]:
 
 
 async def _there(admin: Admin, entity: Entity) -> Mapping[str, float]:
-    """Return the quotas of exactly this entity."""
+    """Return the present quotas of exactly this entity; empty if there are none."""
     found = await admin.describe_quotas(entity)
     return next((quotas for whose, quotas in found if dict(whose) == dict(entity)), {})
 
 
 async def plan_new(visit: Visit) -> Change:
-    """Plan to set quotas and keep others. The cluster checks them."""
+    """Plan to set the quotas of a form; other quotas of the entity stay. The cluster checks the values."""
     entity = entity_of({name: text.strip() for name, text in visit.form.items()})
     before = await _there(visit.admin, entity)
     return await _plan(visit, entity, before, quotas_of(visit.form.get(FIELD, "")))
@@ -154,7 +160,7 @@ async def plan_new(visit: Visit) -> Change:
 
 
 async def altering_form(visit: Visit) -> Form:
-    """Return the form with the quotas of an entity as text."""
+    """Return the form with the present quotas of an entity as lines `key=number`."""
     entity = entity_of(visit.query)
     return Form(
         f"Quotas of {entity_text(entity)}",
@@ -164,7 +170,10 @@ async def altering_form(visit: Visit) -> Form:
 
 
 async def plan_altering(visit: Visit) -> Change:
-    """Plan to set and remove quotas as the form was edited. The cluster checks them."""
+    """Plan to set and remove the quotas of an entity that the user edited in the form.
+
+    The cluster checks the values.
+    """
     entity = entity_of(visit.query)
     before = await _there(visit.admin, entity)
     return await _plan(visit, entity, before, edited(visit.form, FIELD, quotas_of, before))

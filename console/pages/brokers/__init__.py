@@ -1,4 +1,4 @@
-"""The area "Brokers": folders, replicas and settings of brokers, and changes of them."""
+"""The area "Brokers": data folders, replicas and settings of brokers, and changes of folders and settings."""
 
 from __future__ import annotations
 

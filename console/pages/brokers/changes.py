@@ -1,4 +1,5 @@
-"""Changes of brokers: settings of one or all brokers, and the cordoning of folders against new replicas."""
+"""Changes of brokers: settings of one or all brokers, and the cordoning of data folders, which then get no new
+replicas."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ _SHOWN: Final = "cordoned as shown"
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The owner of settings: one broker, or with an empty name all brokers."""
+    """The owner of dynamic broker settings: one broker, or all brokers if `name` is empty.
+
+    `source` is the settings' source, `address` the page that shows them.
+    """
 
     name: str
     title: str
@@ -34,7 +38,10 @@ class Brokers:
 
 
 async def _brokers(visit: Visit) -> Brokers:
-    """Return the brokers that the address names. Raises BadQuestion and NotThere."""
+    """Return the owner of settings that the page's query names: a broker id, or `all`.
+
+    Raises BadQuestion and NotThere.
+    """
     if visit.required("id") == ALL:
         return Brokers("", "all brokers", "all brokers", "/brokers")
     number, _ = await broker_named(visit)
@@ -45,7 +52,7 @@ async def _brokers(visit: Visit) -> Brokers:
 
 
 async def settings_form(visit: Visit) -> Form:
-    """Return the form with the dynamic settings as text."""
+    """Return the form with the dynamic settings of a broker, or of all brokers, as lines `key=value`."""
     brokers = await _brokers(visit)
     own = own_settings(await visit.admin.describe_configs(BROKER_RESOURCE, brokers.name), brokers.source)
     label = f"dynamic settings of {brokers.title}"
@@ -57,7 +64,7 @@ async def settings_form(visit: Visit) -> Form:
 
 
 async def plan_settings(visit: Visit) -> Change:
-    """Plan a change of settings. The cluster checks the new values."""
+    """Plan a change of broker settings. The cluster checks the new values."""
     brokers = await _brokers(visit)
     change = await settings_asked(visit.admin, BROKER_RESOURCE, brokers.name, brokers.source, visit.form)
     await change.check(visit.admin)
@@ -81,7 +88,7 @@ async def _alter_settings(
 
 
 async def folders_form(visit: Visit) -> Form:
-    """Return the form with a box for each folder."""
+    """Return the form with a check box for each data folder of a broker: checked if the folder gets no new replicas."""
     number, _ = await broker_named(visit)
     folders = await _folders(visit.admin, number)
     boxes = [
@@ -102,7 +109,7 @@ async def folders_form(visit: Visit) -> Form:
 
 
 async def _folders(admin: Admin, number: int) -> Mapping[str, LogDirDescription]:
-    """Return the folders of a broker by the fields of the form. Raises KafkaError."""
+    """Return the data folders of a broker, by the names of their check boxes in the form. Raises KafkaError."""
     told = (await admin.describe_log_dirs([number]))[number]
     if isinstance(told, KafkaError):
         raise told
@@ -110,7 +117,8 @@ async def _folders(admin: Admin, number: int) -> Mapping[str, LogDirDescription]
 
 
 def _wanted(form: Mapping[str, str], folders: Mapping[str, LogDirDescription]) -> set[str]:
-    """Return the fields of the folders to cordon: the present ones, with the boxes that were changed."""
+    """Return the check boxes of the data folders to cordon: the folders cordoned now, changed by the boxes that the
+    user changed."""
     there = {field for field, one in folders.items() if one.is_cordoned}
     boxes = {field for field in folders if form.get(field) == "yes"}
     shown = set(form[_SHOWN].splitlines()) if _SHOWN in form else there
@@ -122,7 +130,7 @@ def _word(*, is_cordoned: bool) -> str:
 
 
 async def plan_cordon(visit: Visit) -> Change:
-    """Plan a change of cordoned folders. The cluster checks the setting."""
+    """Plan to cordon or uncordon data folders of a broker. The cluster checks the setting."""
     number, _ = await broker_named(visit)
     folders = await _folders(visit.admin, number)
     wanted = _wanted(visit.form, folders)
@@ -146,7 +154,7 @@ async def plan_cordon(visit: Visit) -> Change:
 
 
 async def _setting(admin: Admin, number: int, paths: Sequence[str]) -> dict[str, str | None]:
-    """Return the setting for these folders.
+    """Return the change of `cordoned.log.dirs` that cordons exactly the folders `paths`.
 
     Without folders the setting is removed, unless another source would then cordon folders.
     """
@@ -170,7 +178,10 @@ def _cordoned(folders: Mapping[str, LogDirDescription]) -> set[str]:
 async def _cordon(
     number: int, shown: Collection[str], changes: Mapping[str, str | None], count: int, visit: Visit
 ) -> Done:
-    """Write the whole list. Raises Outdated if any of it has changed."""
+    """Set the list of cordoned data folders of a broker.
+
+    Raises Outdated if the list differs from the one that was shown.
+    """
     now = _cordoned(await _folders(visit.admin, number))
     if now != shown:
         paths = ", ".join(sorted(now ^ set(shown)))

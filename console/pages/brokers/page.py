@@ -1,4 +1,4 @@
-"""The pages of brokers: usage of folders, replicas, and settings with their sources."""
+"""The pages of brokers: usage of data folders, replicas, and settings with their sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ FULL: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class FolderRow:
-    """A data folder. Numbers of bytes are None if the broker does not report them."""
+    """A data folder of a broker as a table row.
+
+    `size` is the bytes of its replicas. `total` and `free` are the bytes of its volume, None if the broker does not
+    report them.
+    """
 
     broker: int
     path: str
@@ -32,23 +36,26 @@ class FolderRow:
 
     @property
     def used(self) -> float | None:
-        """The used part of the volume, by any files."""
+        """The used part of the folder's volume, 0 to 1, whatever files use it; None if unknown."""
         return None if not self.total or self.free is None else 1 - self.free / self.total
 
     @property
     def used_text(self) -> str:
-        """The used part in percent."""
+        """The used part of the folder's volume in percent; empty if unknown."""
         return "" if self.used is None else f"{self.used:.0%}"
 
     @property
     def is_full(self) -> bool:
-        """True if the folder is marked as full."""
+        """True if the folder's volume is used to FULL or more."""
         return self.used is not None and self.used >= FULL
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersPage:
-    """The model of the list. `silent` maps brokers to the reason why they did not report folders."""
+    """The data that the template of the list of brokers shows.
+
+    `silent` maps brokers to the reason why they reported no folders.
+    """
 
     folders: Sequence[FolderRow]
     silent: Mapping[int, str]
@@ -57,7 +64,7 @@ class BrokersPage:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRow:
-    """A replica in a folder of the broker."""
+    """A replica in a data folder of the broker as a table row; `size` is in bytes."""
 
     topic: str
     name: str
@@ -67,7 +74,7 @@ class ReplicaRow:
 
 @dataclass(frozen=True, slots=True)
 class BrokerPage:
-    """The model of the page of one broker."""
+    """The data that the template of one broker's page shows."""
 
     id: int
     address: str
@@ -107,7 +114,7 @@ def replica_rows(folders: Sequence[LogDirDescription]) -> list[ReplicaRow]:
 
 
 def addresses_of(snapshot: ClusterSnapshot) -> dict[int, str]:
-    """Return the brokers' addresses; empty for brokers that are fenced."""
+    """Return the `host:port` of each broker by id; empty for fenced brokers."""
     live = {one.id: f"{one.host}:{one.port}" for one in snapshot.cluster.brokers}
     return dict(sorted((live | dict.fromkeys(snapshot.cluster.fenced, "")).items()))
 
@@ -115,7 +122,7 @@ def addresses_of(snapshot: ClusterSnapshot) -> dict[int, str]:
 def brokers_page(
     snapshot: ClusterSnapshot, told: Mapping[int, Sequence[LogDirDescription] | KafkaError]
 ) -> BrokersPage:
-    """Return the model of the list, with all folders by broker."""
+    """Return the data of the page that lists the brokers. `told` is each broker's answer about its data folders."""
     folders: list[FolderRow] = []
     silent: dict[int, str] = {}
     for broker, answer in sorted(told.items()):
@@ -127,14 +134,14 @@ def brokers_page(
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page with the list."""
+    """Return the page that lists the brokers and their data folders."""
     snapshot = await visit.sampler.snapshot()
     told = await visit.admin.describe_log_dirs()
     return Rendered("Brokers", "brokers.html", brokers_page(snapshot, told))
 
 
 async def broker_named(visit: Visit) -> tuple[int, str]:
-    """Return id and address of the broker that the address names. Raises BadQuestion and NotThere."""
+    """Return id and `host:port` of the broker that the page's query names. Raises BadQuestion and NotThere."""
     number = visit.number("id", least=0, most=2**31 - 1)
     addresses = addresses_of(await visit.sampler.snapshot())
     if number not in addresses:
@@ -143,7 +150,7 @@ async def broker_named(visit: Visit) -> tuple[int, str]:
 
 
 async def show_one(visit: Visit) -> Rendered:
-    """Return the page of one broker. Raises NotThere."""
+    """Return the page of the broker that the query names. Raises NotThere."""
     number, address = await broker_named(visit)
     told, settings = await asyncio.gather(
         visit.admin.describe_log_dirs([number]),
@@ -166,7 +173,7 @@ async def show_one(visit: Visit) -> Rendered:
 
 
 async def _or_refusal(visit: Visit, broker: int) -> list[ConfigEntry] | KafkaError:
-    """Return the settings of a broker, or the error."""
+    """Return the settings of a broker, or the KafkaError of the refused request."""
     try:
         return await visit.admin.describe_configs(BROKER_RESOURCE, str(broker))
     except KafkaError as error:

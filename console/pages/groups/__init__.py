@@ -1,4 +1,5 @@
-"""The area "Groups": members and lag of consumer groups, classic and KIP-848, and moves of their offsets."""
+"""The area "Groups": members and lag of consumer groups, classic and KIP-848, and changes of their committed
+offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of groups: moved offsets and deleted groups."""
+"""Changes of consumer groups: moves of committed offsets, and deletion of groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHERE: Mapping[str, str] = {
 
 
 async def seek_form(visit: Visit) -> Form:
-    """Return the form for the new offsets."""
+    """Return the form that asks where a group's committed offsets shall move."""
     name = visit.exact("name")
     return Form(
         f"Move the offsets of {name}",
@@ -61,7 +61,10 @@ async def seek_form(visit: Visit) -> Form:
 
 
 def target_of(visit: Visit) -> Target:
-    """Return the target that the form names. Raises BadQuestion."""
+    """Return the target of committed offsets that the form names: start, end, an offset, a shift or a time.
+
+    Raises BadQuestion.
+    """
     chosen = visit.text("to", "start")
     kind = WHERE.get(chosen)
     if kind is None:
@@ -82,8 +85,9 @@ def _time_ms(text: str) -> int:
 
 
 async def chosen_partitions(visit: Visit, known: Offsets) -> list[TopicPartition]:
-    """Return the partition of the form, else all of the topic, else all for which the group has offsets.
+    """Return the partitions whose committed offsets the form moves.
 
+    These are the partition of the form, else all of the topic, else all for which the group has offsets (`known`).
     `kafka-consumer-groups.sh` has the same rule. Raises BadQuestion, and NotThere for a topic.
     """
     topic = visit.text("topic")
@@ -99,7 +103,7 @@ async def chosen_partitions(visit: Visit, known: Offsets) -> list[TopicPartition
 
 
 async def _no_members(admin: Admin, group: str) -> None:
-    """Raise BadQuestion for a group with members."""
+    """Raise BadQuestion if the group has members, which would overwrite moved offsets."""
     try:
         await check_has_no_members(admin, group)
     except CannotSeek as error:
@@ -107,7 +111,7 @@ async def _no_members(admin: Admin, group: str) -> None:
 
 
 def seek_differences(before: Offsets, after: Offsets) -> list[Difference]:
-    """Return the preview of the offsets that move, before and after."""
+    """Return the preview of a move of committed offsets: each partition's offset before and after."""
     return [
         Difference(
             f"{one.topic}-{one.partition}",
@@ -119,13 +123,13 @@ def seek_differences(before: Offsets, after: Offsets) -> list[Difference]:
 
 
 def seek_command(group: str, after: Offsets) -> str:
-    """Return the command that moves the offsets."""
+    """Return the `ottla group seek` command that commits these offsets for the group."""
     topics = [word for one in offset_words(after) for word in option("--topic", one)]
     return command("group", "seek", names=[group], options=topics)
 
 
 async def plan_seek(visit: Visit) -> Change:
-    """Plan new offsets of a group, without committing them."""
+    """Plan new committed offsets of a group, without committing them."""
     group, target = visit.exact("name"), target_of(visit)
     before = await visit.admin.committed_offsets(group)
     await _no_members(visit.admin, group)
@@ -147,7 +151,10 @@ async def plan_seek(visit: Visit) -> Change:
 async def _seek(
     group: str, topics: Sequence[TopicInfo], after: Offsets, shown: Sequence[Difference], visit: Visit
 ) -> Done:
-    """Commit these offsets. Raises KafkaError for a partition that was refused."""
+    """Commit the planned offsets for the group.
+
+    Raises Outdated if the preview no longer holds, and KafkaError for a partition that was refused.
+    """
     await _no_members(visit.admin, group)
     await visit.topics_as_shown(*topics)
     check_as_shown(shown, seek_differences(await visit.admin.committed_offsets(group), after))
@@ -162,7 +169,7 @@ async def _seek(
 
 
 async def deletion_form(visit: Visit) -> Form:
-    """Return the form that asks for the group's name."""
+    """Return the form that asks the user to repeat the name of the group to delete."""
     name = visit.exact("name")
     return Form(
         f"Delete {name}",

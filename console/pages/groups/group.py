@@ -27,7 +27,7 @@ TOPICS_DRAWN_MAX: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member in the table; `partitions` lists its partitions topic by topic."""
+    """A member of a consumer group as a table row; `partitions` lists its partitions topic by topic."""
 
     id: str
     instance: str
@@ -39,7 +39,10 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A partition in the table. Unknown numbers are None."""
+    """A partition that a group reads as a table row: its committed and end offset, and the lag in records.
+
+    Unknown numbers are None.
+    """
 
     topic: str
     partition: int
@@ -51,7 +54,7 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """The model of the template."""
+    """The data that the template of a group's page shows."""
 
     name: str
     state: str
@@ -68,14 +71,17 @@ class GroupPage:
 
 
 class LagHistory:
-    """The lag of groups by topic, as pages saw it, within limits."""
+    """The lag of consumer groups by topic over time, for charts.
+
+    It is recorded each time a page shows a group, within limits.
+    """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._groups: OrderedDict[str, dict[str, deque[tuple[float, float | None]]]] = OrderedDict()
 
     def note(self, group: GroupReport) -> None:
-        """Add the lag of a group."""
+        """Record the present lag of a group by topic."""
         name, now_s = group.group.group_id, self._now()
         topics = self._groups.setdefault(name, {})
         self._groups.move_to_end(name)
@@ -85,7 +91,10 @@ class LagHistory:
             topics.setdefault(topic, deque(maxlen=SAMPLES_MAX)).append((now_s, lag))
 
     def series(self, name: str) -> list[Series]:
-        """Return the series of the topics with the most lag. The chart cannot distinguish more lines."""
+        """Return the chart lines of a group's topics, up to TOPICS_DRAWN_MAX topics with the most lag.
+
+        The chart cannot distinguish more lines.
+        """
         topics = [Series(topic, tuple(points)) for topic, points in self._groups.get(name, {}).items()]
         topics.sort(key=lambda one: -(one.last or 0))
         return topics[:TOPICS_DRAWN_MAX]
@@ -112,13 +121,13 @@ def member_row(member: GroupMember) -> MemberRow:
 
 
 def lag_row(one: PartitionLag) -> LagRow:
-    """Return the table row of a partition."""
+    """Return the table row of a partition's lag."""
     owner = "" if one.member is None else one.member.client_id or one.member.member_id
     return LagRow(*one.partition, one.current, one.end, one.lag, owner)
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page."""
+    """Return the page of the group that the query names."""
     name = visit.exact("name")
     (told,) = await report(visit.admin, [name])
     history = _HISTORIES.setdefault(visit.sampler, LagHistory())

@@ -1,4 +1,4 @@
-"""The list of groups, with a search."""
+"""The page that lists groups, with a search by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ listed."""
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group in the list. The number of members may be unknown; `lag` is a text (see `lag_text`)."""
+    """A group as a table row. `members` is None if unknown; `lag` is a text, see `lag_text`."""
 
     name: str
     state: str
@@ -34,7 +34,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupsPage:
-    """The model of the template."""
+    """The data that the template of the list of groups shows."""
 
     paged: Paged[GroupListing]
     rows: Sequence[GroupRow]
@@ -50,14 +50,18 @@ def matching(groups: Sequence[GroupListing], search: str) -> list[GroupListing]:
 
 
 def lag_text(told: GroupReport | None) -> str:
-    """Return the lag of a group; `22+` if some partitions' lag is unknown, a dash if all of it is."""
+    """Format the lag of a group in records: `22+` if the lag of some partitions is unknown, a dash if the whole lag is
+    unknown."""
     if told is None or told.total_lag is None:
         return UNKNOWN
     return f"{count(told.total_lag)}{'+' if told.unknown_lags else ''}"
 
 
 async def listed_groups(visit: Visit) -> tuple[list[GroupListing], dict[int, str]]:
-    """Return the groups in order of their names, and the errors of brokers that listed none. Raises KafkaError."""
+    """Return all groups in order of their names, and by broker id the errors of brokers that listed none.
+
+    Raises KafkaError.
+    """
     groups, silent = joined(await visit.admin.list_groups_by_broker())
     return sorted({one.group_id: one for one in groups}.values(), key=lambda one: one.group_id), silent
 
@@ -77,7 +81,10 @@ def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupR
 
 
 async def reports_of(visit: Visit, groups: Sequence[GroupListing]) -> dict[str, GroupReport]:
-    """Return members and lag of these groups. Groups that were deleted meanwhile, or refused, are left out."""
+    """Return the reports about members and lag of these groups, by group id.
+
+    Groups that were deleted meanwhile, or refused, are left out.
+    """
     found = {}
     for one in groups:
         if one.type in DESCRIBED_TYPES:
@@ -89,7 +96,10 @@ async def reports_of(visit: Visit, groups: Sequence[GroupListing]) -> dict[str, 
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page. Members and lag are requested only for the groups on this page."""
+    """Return the page that lists groups.
+
+    Members and lag are requested only for the groups on this page of the table.
+    """
     groups, silent = await listed_groups(visit)
     search = visit.text("q")
     paged = visit.paged(matching(groups, search))

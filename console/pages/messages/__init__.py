@@ -1,4 +1,4 @@
-"""The area "Messages": a topic's records by offset, by time or live, filtered on the server; and sending of a
+"""The area "Messages": a topic's records by offset, by time or live, filtered on the server, and a form that sends a
 record."""
 
 from __future__ import annotations

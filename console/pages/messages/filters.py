@@ -1,4 +1,4 @@
-"""Filters of records: by a pattern in key or value, by a JSON path, by a header. Pure.
+"""Filters of records by a regular expression in key or value, by a JSON path, or by a header. Pure.
 
 Patterns are RE2's, whose matching takes linear time for any pattern.
 """
@@ -25,7 +25,10 @@ Path = Sequence[str | int]
 
 
 def filters_of(*, key: str, value: str, json: str, header: str) -> list[Test]:
-    """Return the tests that a record must pass. Empty texts add no test. Raises BadQuestion."""
+    """Return the tests that a record must pass, made of the filters that the user typed.
+
+    Empty texts add no test. Raises BadQuestion.
+    """
     tests: list[Test] = []
     if key:
         in_key = _pattern(key, "the pattern of the key")
@@ -41,9 +44,9 @@ def filters_of(*, key: str, value: str, json: str, header: str) -> list[Test]:
 
 
 def path_of(text: str) -> Path:
-    """Parse the steps of `$.order.items[0].sku`: names after points or as `['any name']`, and places in lists.
+    """Parse a JSON path such as `$.order.items[0].sku` into object names and list indexes.
 
-    Raises BadQuestion.
+    Names stand after points or as `['any name']`. Raises BadQuestion.
     """
     if not text.startswith("$"):
         raise BadQuestion(f"a JSON path begins with $, as $.order.items[0].sku, not {text[:60]!r}")
@@ -60,7 +63,7 @@ def path_of(text: str) -> Path:
 
 
 def found_at(document: Any, path: Path) -> list[Any]:
-    """Return all values at the path: one or none, and several where names are duplicates."""
+    """Return all values of a JSON document at the path: none, one, or several where an object has duplicate names."""
     found = [document]
     for step in path:
         found = [part for one in found for part in _parts_at(one, step)]
@@ -78,9 +81,10 @@ def _parts_at(document: Any, step: str | int) -> list[Any]:
 
 
 def _path_test(text: str) -> Test:
-    """Return the test of `$.path`, which must exist, or of `$.path = value`, which must be equal as JSON or as text.
+    """Return the record test of a JSON path filter.
 
-    A decoded document goes before the bytes.
+    The filter `$.path` passes records with a value at the path. The filter `$.path = value` passes records whose value
+    there is equal, as JSON or as text. A document decoded by a schema is used instead of the record's bytes.
     """
     where, equals, wanted = text.partition("=")
     path, wanted = path_of(where.strip()), wanted.strip()
@@ -109,7 +113,10 @@ def _equals(found: Any, wanted: str) -> bool:
 
 
 def _header_test(text: str) -> Test:
-    """Return the test of `name`, which must exist, or of `name = pattern`, which must match a header of that name."""
+    """Return the record test of a header filter.
+
+    The filter `name` passes records with a header of this name; `name = pattern` also matches its value.
+    """
     name, equals, pattern = (part.strip() for part in text.partition("="))
     compiled = _pattern(pattern, "the pattern of the header") if equals else None
 

@@ -1,4 +1,4 @@
-"""The page of messages: the question, the records, and the address of further ones."""
+"""The page of messages: the search form, the records found, and the link to further records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DECODING_S: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class HeaderRow:
-    """A header of a record."""
+    """A header of a record as the table shows it."""
 
     name: str
     value: Payload
@@ -39,10 +39,11 @@ class HeaderRow:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A record in the table.
+    """A record as a table row.
 
-    `mark` describes its transaction, if it is in one. `written_s` is None for a time beyond the calendar; `written_ms`
-    is the stored number, -1 for none.
+    `mark` is the outcome of its transaction, empty without one. `written_s` is its timestamp in seconds since 1970,
+    None for a time beyond the calendar; `written_ms` is the stored timestamp, -1 for none. `whole_key` and
+    `whole_value` are links to the full bytes.
     """
 
     partition: int
@@ -60,7 +61,7 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesPage:
-    """The model of the template."""
+    """The data that the template of the page "Messages" shows."""
 
     topics: Sequence[str]
     question: Question | None
@@ -84,7 +85,11 @@ def message_row(
     key: Decoded | None = None,
     value: Decoded | None = None,
 ) -> MessageRow:
-    """Return the table row of a record; `key` and `value` are decoded by their schemas."""
+    """Return the table row of a record.
+
+    `key` and `value` are its parts decoded by their schemas, None if they are not decoded; `mark` is the outcome of its
+    transaction.
+    """
     headers = _header_rows(record, shows_as)
     where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
     return MessageRow(
@@ -103,7 +108,7 @@ def message_row(
 
 
 def _header_rows(record: ConsumerRecord, shows_as: str) -> list[HeaderRow]:
-    """Return the first headers, within HEADERS_MAX and HEADER_CHARACTERS_MAX."""
+    """Return the first headers of a record, up to HEADERS_MAX headers and HEADER_CHARACTERS_MAX characters."""
     rows: list[HeaderRow] = []
     left = HEADER_CHARACTERS_MAX
     for name, value in record.headers[:HEADERS_MAX]:
@@ -116,8 +121,10 @@ def _header_rows(record: ConsumerRecord, shows_as: str) -> list[HeaderRow]:
 
 
 def mark_of(record: ConsumerRecord, outcomes: Sequence[TransactionOutcome]) -> str:
-    """Return the outcome of a record's transaction, found in its partition's outcomes; empty if there is none or it
-    is unknown."""
+    """Return the outcome of a record's transaction as text, such as `aborted` or `commit 17`.
+
+    `outcomes` are those of its partition. Empty if the record is in no transaction, or the outcome is unknown.
+    """
     place = bisect_right(outcomes, record.offset, key=lambda one: one.first_offset) - 1
     if place < 0 or record.offset >= outcomes[place].next_offset:
         return ""
@@ -130,7 +137,8 @@ def mark_of(record: ConsumerRecord, outcomes: Sequence[TransactionOutcome]) -> s
 
 
 def chosen(records: Sequence[ConsumerRecord], question: Question) -> list[ConsumerRecord]:
-    """Return the records of the page, the newest first if the newest were asked for."""
+    """Return the found records that the page shows, in order of time; the newest first if the search asks for the
+    newest."""
     ordered = sorted(records, key=lambda one: (one.timestamp_ms, one.partition, one.offset))
     if question.where == NEWEST:
         return ordered[: -question.count - 1 : -1]
@@ -138,12 +146,12 @@ def chosen(records: Sequence[ConsumerRecord], question: Question) -> list[Consum
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page."""
+    """Return the page of the records that the query asks for."""
     return await _shown(visit, is_live=False)
 
 
 async def show_live(visit: Visit) -> Rendered:
-    """Return the page of the newest records, which is refreshed."""
+    """Return the page of a topic's newest records, which is refreshed while it is open."""
     return await _shown(visit, is_live=True)
 
 
@@ -198,7 +206,10 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
 
 
 def further(question: Question, reading: MessagesRead, ends: Mapping[TopicPartition, int]) -> str:
-    """Return the address of further records; empty for several partitions, which do not continue at one offset."""
+    """Return the URL of the page with the records that follow.
+
+    Empty for several partitions, which do not continue at one offset.
+    """
     if question.where == NEWEST or question.partition is None:
         return ""
     ((partition, offset),) = reading.next.items() or (((None, 0)),)
@@ -208,9 +219,10 @@ def further(question: Question, reading: MessagesRead, ends: Mapping[TopicPartit
 
 
 async def partitions_of(visit: Visit, question: Question) -> list[TopicPartition]:
-    """Return the partitions to read.
+    """Return the partitions that a search for records reads.
 
-    The snapshot is used because a consumer's metadata request would create a topic. Raises NotThere, BadQuestion.
+    The topic comes from the snapshot, because a consumer's metadata request would create a missing topic. Raises
+    NotThere, BadQuestion.
     """
     topic = await visit.topic(question.topic)
     indexes = sorted(topic.partitions)
@@ -227,7 +239,10 @@ Offsets = dict[TopicPartition, int]
 
 
 async def _bounds(visit: Visit, places: Sequence[TopicPartition]) -> tuple[Offsets, Offsets, Offsets]:
-    """Return start, end and last stable offset of the partitions that report them. Raises KafkaError if none does."""
+    """Return the start, end and last stable offsets of the partitions that report all three.
+
+    Raises KafkaError if none does.
+    """
     starts = await visit.admin.list_offsets(dict.fromkeys(places, EARLIEST))
     ends = await visit.admin.list_offsets(dict.fromkeys(places, LATEST))
     stable = await visit.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
@@ -251,7 +266,10 @@ def _numbers(found: Found, places: Sequence[TopicPartition]) -> Offsets:
 async def _decoded(
     visit: Visit, question: Question, records: Sequence[ConsumerRecord]
 ) -> tuple[Sequence[Decoded | None], Sequence[Decoded | None]]:
-    """Return keys and values decoded by their schemas, as far as this is wanted and possible."""
+    """Return the records' keys and values decoded by their schemas.
+
+    A part is None if decoding is not wanted or its bytes name no schema.
+    """
     if visit.schemas is None or question.shows_as not in DECODED_AS:
         nothing = [None] * len(records)
         return nothing, nothing
@@ -261,7 +279,7 @@ async def _decoded(
 
 
 async def show_whole(visit: Visit) -> Download:
-    """Return the whole key or value of one record, as stored in the log."""
+    """Return the whole key or value of the record that the query names, as a file to save."""
     topic, part = visit.required("topic"), visit.text("part", "value")
     if part not in ("key", "value"):
         raise BadQuestion(f"'part' is key or value, not {part[:40]!r}")

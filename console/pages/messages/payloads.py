@@ -20,10 +20,10 @@ _HEX_LINE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The shown part of some bytes.
+    """The shown part of a record's key, value or header.
 
-    `text` is None for null; `hidden` bytes are left out. `note` says that a document is cut or not indented. `schema`
-    names the schema that decoded the bytes, or `trouble` says why decoding failed.
+    `text` is None for null; `size` is the number of bytes, of which `hidden` are left out. `note` says that a document
+    is cut or not indented. `schema` names the schema that decoded the bytes, or `trouble` says why decoding failed.
     """
 
     kind: str
@@ -36,9 +36,9 @@ class Payload:
 
 
 def payload(data: bytes | None, wanted: str = "auto", decoded: Decoded | None = None) -> Payload:
-    """Format bytes for a page.
+    """Format the bytes of a key, value or header for a page; `wanted` is one of FORMATS.
 
-    JSON and decoded documents are laid out, unless text or hex is wanted; other text is UTF-8, and other bytes are hex.
+    JSON and decoded documents are indented, unless text or hex is wanted; other text is UTF-8, and other bytes are hex.
     Raises BadQuestion for an unknown format.
     """
     if decoded is None or data is None or wanted not in DECODED_AS:
@@ -91,7 +91,10 @@ def _as_text(data: bytes, wanted: str) -> Payload:
 
 
 def _text(data: bytes, *, is_whole: bool) -> str | None:
-    """Return the text, unless it contains unreadable bytes. The last character may be cut."""
+    """Return bytes as UTF-8 text, or None if they are no text or contain control characters.
+
+    If not `is_whole`, the last character may be cut and is then left out.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,7 @@
-"""Questions about the records of a topic: where to begin, how many, and which records. Pure."""
+"""Searches for records of a topic, as a page's query describes them: the first offset, the number, and filters.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,11 @@ WHERE: Final = (NEWEST, START, OFFSET, TIME)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question: `at` is an offset, or a time in ms since 1970; `texts` are the filters as they were typed."""
+    """A search for records of a topic.
+
+    `where` is one of WHERE, `at` is an offset or a time in ms since 1970, `count` is the number of records. `texts` are
+    the filters as the user typed them.
+    """
 
     topic: str
     partition: int | None
@@ -35,11 +42,11 @@ class Question:
 
     @property
     def looks_into_values(self) -> bool:
-        """True if a filter needs values decoded by their schemas."""
+        """True if a filter needs record values decoded by their schemas."""
         return bool(self.texts.get("json"))
 
     def address(self, path: str = "/messages") -> str:
-        """Return the address of this question."""
+        """Return the URL of the messages page with this search as query string."""
         given: dict[str, object] = {
             "topic": self.topic,
             "partition": self.partition,
@@ -53,7 +60,7 @@ class Question:
         return link(path, **given)
 
     def command(self) -> str:
-        """Return the command that reads the same records, without the filters."""
+        """Return the `ottla consume` command that reads the same records, without the filters."""
         where = {
             NEWEST: f"-{self.count}",
             START: "beginning",
@@ -68,7 +75,7 @@ class Question:
 
 
 def question_of(visit: Visit) -> Question:
-    """Return the question in the address. Raises BadQuestion."""
+    """Return the search for records that the page's query describes. Raises BadQuestion."""
     where = visit.text("from", NEWEST)
     if where not in WHERE:
         raise BadQuestion(f"'from' is one of {', '.join(WHERE)}, not {where[:40]!r}")
@@ -110,7 +117,11 @@ def begin_at(
     ends: Mapping[TopicPartition, int],
     by_time: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return the offset at which reading of each partition begins; partitions without records left are left out."""
+    """Return the offset at which a search begins to read each partition.
+
+    `starts` and `ends` are the partitions' offsets; `by_time` has the offsets at the time that was asked for.
+    Partitions without such records are left out.
+    """
     found = {}
     for one, end in ends.items():
         start = starts[one]

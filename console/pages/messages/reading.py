@@ -1,4 +1,4 @@
-"""Reading of records for a page, by a separate consumer without a group, within limits of number, time and bytes."""
+"""Reading of records for a page, by a dedicated consumer without a group, within limits on number, time and bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 @dataclass(slots=True)
 class MessagesRead:
-    """The result of reading. `next` maps partitions to the next offset; `trouble` is the reason for an early end."""
+    """The records that a page read.
+
+    `scanned` is the number of records read, `records` are those that passed the filters. `next` maps partitions to the
+    next offset; `trouble` is the reason for an early end, or empty.
+    """
 
     records: list[ConsumerRecord] = field(default_factory=list)
     scanned: int = 0
@@ -53,7 +57,10 @@ class MessagesRead:
     _kept_bytes: int = 0
 
     def take(self, one: ConsumerRecord, tests: Sequence[Test], decoded: Decoded | None = None) -> None:
-        """Count a record, and keep it if it passes the tests."""
+        """Count a record that was read, and keep it if it passes the tests.
+
+        `decoded` is its value decoded by a schema.
+        """
         if decoded is not None and decoded.trouble:
             self.undecoded += 1
             self.first_undecoded = self.first_undecoded or f"{decoded.label}: {decoded.trouble}"
@@ -68,7 +75,7 @@ class MessagesRead:
 
     @property
     def bound_reached(self) -> str:
-        """The limit that was reached, as text; empty while there is none."""
+        """The limit on records or bytes that reading has reached, as text; empty if there is none."""
         if self.scanned >= SCANNED_RECORDS_MAX:
             return f"stopped after {SCANNED_RECORDS_MAX:,} records"
         if self._scanned_bytes >= SCANNED_BYTES_MAX:
@@ -88,10 +95,8 @@ async def read(
     is_committed_only: bool = False,
     decode: Decode | None = None,
 ) -> MessagesRead:
-    """Read from `begin` up to `ends`: at most `count` records that pass, or all of them.
-
-    With `decode` the tests get values decoded by their schemas. Raises KafkaError.
-    """
+    """Read records from the offsets `begin` up to `ends`, and keep those that pass all `tests`: at most `count`, or all
+    if it is None."""
     turns = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READERS_MAX))
     reading = MessagesRead(next=dict(begin))
     if not begin:
@@ -122,8 +127,10 @@ async def read(
 async def outcomes_of(
     connection: Mapping[str, Any], records: Sequence[ConsumerRecord]
 ) -> dict[TopicPartition, list[TransactionOutcome]]:
-    """Return the outcomes of the transactions of these records, as far as they are found within limits of time and
-    bytes."""
+    """Return the outcomes of the transactions that wrote these records, by partition.
+
+    Outcomes that are not found within OUTCOMES_S seconds and OUTCOMES_BYTES_MAX bytes are missing.
+    """
     stretches: dict[TopicPartition, tuple[int, int]] = {}
     for one in records:
         place = TopicPartition(one.topic, one.partition)

@@ -1,4 +1,4 @@
-"""The form that sends a record."""
+"""The form with which users send one record to a topic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMAND_MAX: Final = 64 * 1024
 
 
 async def send_form(visit: Visit) -> Form:
-    """Return the form for a record."""
+    """Return the form with topic, partition, key, value and headers of a record to send."""
     return Form(
         "Send a record",
         (
@@ -38,7 +38,10 @@ async def send_form(visit: Visit) -> Form:
 
 
 def bytes_of(visit: Visit, name: str) -> bytes | None:
-    """Return key or value as the form gives it. Raises BadQuestion."""
+    """Return the bytes of the record's key or value (`name`) in the form: text, base64, or None for null.
+
+    Raises BadQuestion.
+    """
     kind, text = visit.text(f"{name}_as", "text"), visit.form.get(name, "")
     if kind not in BYTES_AS:
         raise BadQuestion(f"'{name}_as' is one of {', '.join(BYTES_AS)}, not {kind[:40]!r}")
@@ -55,7 +58,7 @@ def bytes_of(visit: Visit, name: str) -> bytes | None:
 
 
 def headers_of(text: str) -> list[tuple[str, bytes]]:
-    """Parse lines `name=value`. A name may occur several times. Raises BadQuestion."""
+    """Parse the record headers of a form, lines `name=value`. A name may occur several times. Raises BadQuestion."""
     found = []
     for line in filter(None, text.split("\n")):
         name, equals, value = line.partition("=")
@@ -67,7 +70,7 @@ def headers_of(text: str) -> list[tuple[str, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class OneRecord:
-    """A record to send. Without a partition the producer chooses one by the key."""
+    """A record to send to a topic. Without a partition the producer chooses one by the key."""
 
     partition: int | None
     key: bytes | None
@@ -94,7 +97,7 @@ class OneRecord:
 
 
 async def plan_sending(visit: Visit) -> Change:
-    """Plan to send a record. Raises NotThere for an unknown topic, which sending would create."""
+    """Plan to send the record of a form. Raises NotThere for an unknown topic, which sending would create."""
     topic = await visit.topic(visit.required("topic"), age_max_s=0)
     record = OneRecord(
         visit.number("partition") if visit.text("partition") else None,
@@ -131,7 +134,10 @@ def _told(data: bytes | None) -> str:
 
 
 async def _send(topic: TopicInfo, record: OneRecord, visit: Visit) -> Done:
-    """Send the record, and wait until all in-sync replicas have it."""
+    """Send the record to the topic, and wait until all in-sync replicas have it.
+
+    Raises Outdated if the topic was replaced meanwhile.
+    """
     await visit.topics_as_shown(topic)
     async with Producer(**visit.connection, acks="all") as producer:
         placed = await producer.send_and_wait(

@@ -1,4 +1,5 @@
-"""The area "Topics": the list of topics, the page of a topic with its partitions and settings, and changes."""
+"""The area "Topics": the list of topics, the page of a topic with its partitions and settings, and changes of
+topics."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ async def creation_form(visit: Visit) -> Form:
 
 
 def new_topic(visit: Visit) -> NewTopic:
-    """Return the topic that the form describes. Raises BadQuestion."""
+    """Return the topic that the form asks to create; -1 partitions or replicas stand for the cluster's default.
+
+    Raises BadQuestion.
+    """
     partitions = (
         visit.number("partitions", -1, least=1, most=PARTITIONS_MAX) if visit.text("partitions") else -1
     )
@@ -60,7 +63,7 @@ def new_topic(visit: Visit) -> NewTopic:
 
 
 async def plan_creation(visit: Visit) -> Change:
-    """Plan the creation of a topic. The cluster checks it."""
+    """Plan the creation of the topic in the form. The cluster checks whether it can be created."""
     topic = new_topic(visit)
     await visit.admin.create_topics([topic], validate_only=True)
     words: list[str] = []
@@ -91,14 +94,14 @@ async def _create(topic: NewTopic, visit: Visit) -> Done:
 
 
 async def settings_form(visit: Visit) -> Form:
-    """Return the form with the topic's own settings as text."""
+    """Return the form with the settings that the topic has itself, as lines `key=value`."""
     topic = await topic_named(visit, age_max_s=0)
     own = own_settings(await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name), SOURCE)
     return Form(f"Settings of {topic.name}", settings_fields("settings of this topic", own))
 
 
 async def plan_settings(visit: Visit) -> Change:
-    """Plan a change of settings. The cluster checks the new values."""
+    """Plan a change of a topic's settings. The cluster checks the new values."""
     topic = await topic_named(visit, age_max_s=0)
     change = await settings_asked(visit.admin, TOPIC_RESOURCE, topic.name, SOURCE, visit.form)
     await change.check(visit.admin)
@@ -126,7 +129,7 @@ async def _alter_settings(
 
 
 async def partitions_form(visit: Visit) -> Form:
-    """Return the form for the number of partitions."""
+    """Return the form for a larger number of partitions of a topic."""
     topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"More partitions for {topic.name}",
@@ -144,7 +147,7 @@ async def partitions_form(visit: Visit) -> Form:
 
 
 async def plan_partitions(visit: Visit) -> Change:
-    """Plan to add partitions. The cluster checks the number."""
+    """Plan to add partitions to a topic. The cluster checks the new number."""
     topic, total = await topic_named(visit, age_max_s=0), visit.number("total", least=1, most=PARTITIONS_MAX)
     await visit.admin.create_partitions(topic.name, total, validate_only=True)
     return Change(
@@ -171,7 +174,7 @@ async def _add_partitions(topic: TopicInfo, total: int, visit: Visit) -> Done:
 
 
 async def trim_form(visit: Visit) -> Form:
-    """Return the form for the new start of the topic."""
+    """Return the form that asks below which offset a topic's records are deleted."""
     topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"Trim {topic.name}",
@@ -184,7 +187,7 @@ async def trim_form(visit: Visit) -> Form:
 
 
 async def _trimmed(visit: Visit) -> tuple[TopicInfo, dict[TopicPartition, int], list[Difference]]:
-    """Return the topic, the offset for each partition, and the preview."""
+    """Return the topic of a trim form, the offset below which each partition's records are deleted, and the preview."""
     topic = await topic_named(visit, age_max_s=0)
     indexes = sorted(topic.partitions)
     if visit.text("partition"):
@@ -205,10 +208,13 @@ def trim_plan(
     ends: Mapping[TopicPartition, int | KafkaError],
     below: int,
 ) -> tuple[dict[TopicPartition, int], list[Difference]]:
-    """Return the new start of each partition. Partitions that start there already, or later, are left out.
+    """Return the new start offset of each partition to trim, and the preview.
 
-    The end is the one that is shown: records written after it stay. Raises BadQuestion for a partition that does not
-    report its offsets, or that ends before the offset.
+    Partitions that start there already, or later, are left out.
+
+    `below` is the offset below which records are deleted, or TO_THE_END. The end is the one that the preview shows:
+    records written after it stay. Raises BadQuestion for a partition that does not report its offsets, or that ends
+    before the offset.
     """
     before: dict[TopicPartition, int] = {}
     differences = []
@@ -234,7 +240,7 @@ def trim_plan(
 
 
 async def plan_trim(visit: Visit) -> Change:
-    """Plan the deletion of the oldest records."""
+    """Plan the deletion of a topic's oldest records."""
     topic, before, differences = await _trimmed(visit)
     return Change(
         title=f"Trim {topic.name}",
@@ -246,7 +252,10 @@ async def plan_trim(visit: Visit) -> Change:
 
 
 async def _trim(topic: TopicInfo, before: Mapping[TopicPartition, int], visit: Visit) -> Done:
-    """Delete the records below these offsets. Raises KafkaError for a partition that refused."""
+    """Delete the topic's records below the offset of each partition.
+
+    Raises Outdated for a replaced topic, and KafkaError for a partition that refused.
+    """
     await visit.topics_as_shown(topic)
     results = await visit.admin.delete_records(before)
     for refused in results.values():
@@ -259,7 +268,7 @@ async def _trim(topic: TopicInfo, before: Mapping[TopicPartition, int], visit: V
 
 
 async def deletion_form(visit: Visit) -> Form:
-    """Return the form that asks for the topic's name."""
+    """Return the form that asks the user to repeat the name of the topic to delete."""
     topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"Delete {topic.name}",

@@ -1,4 +1,4 @@
-"""The list of topics, with a search."""
+"""The page that lists topics, with a search by name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ...searching import has_words
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic in the list.
+    """A topic as a table row.
 
-    `size` is that of its largest replicas; None if no broker reports it. `is_size_part` is True if some partitions are
-    not included.
+    `size` is the bytes of the largest replica of each partition, added up; None if no broker reports it. `is_size_part`
+    is True if some partitions are not included. `records_in` is in records per second.
     """
 
     name: str
@@ -34,7 +34,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicsPage:
-    """The model of the template."""
+    """The data that the template of the list of topics shows."""
 
     paged: Paged[TopicInfo]
     rows: Sequence[TopicRow]
@@ -53,7 +53,7 @@ def matching(topics: Sequence[TopicInfo], search: str, *, shows_internal: bool) 
 
 
 def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rates) -> TopicRow:
-    """Return the table row of a topic."""
+    """Return the table row of a topic; `sizes` has the bytes of its partitions, `rates` its traffic."""
     state = state_of(topic)
     known = [sizes[key] for index in topic.partitions if (key := TopicPartition(topic.name, index)) in sizes]
     return TopicRow(
@@ -70,7 +70,7 @@ def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rate
 
 
 def state_of(topic: TopicInfo) -> str:
-    """Return the problems of a topic; empty if there is none."""
+    """Return the numbers of a topic's leaderless and under-replicated partitions as text; empty if there are none."""
     partitions = topic.partitions.values()
     leaderless = sum(1 for one in partitions if one.leader == NO_LEADER)
     behind = sum(1 for one in partitions if len(one.isr) < len(one.replicas))
@@ -81,13 +81,13 @@ def state_of(topic: TopicInfo) -> str:
 
 
 def replication_of(topic: TopicInfo) -> str:
-    """Return the number of replicas; `1 to 3` where partitions differ."""
+    """Return the number of replicas of a topic's partitions as text; `1 to 3` where partitions differ."""
     numbers = sorted({len(one.replicas) for one in topic.partitions.values()})
     return " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1])))) if numbers else ""
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page. Sizes are requested only for the rows of this page."""
+    """Return the page that lists topics. Sizes are requested only for the topics on this page of the table."""
     snapshot = await visit.sampler.snapshot()
     search, shows_internal = visit.text("q"), visit.text("internal") == "yes"
     paged = visit.paged(matching(snapshot.topics, search, shows_internal=shows_internal))

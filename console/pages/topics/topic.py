@@ -23,7 +23,11 @@ Offsets = Mapping[TopicPartition, int | KafkaError]
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition in the table. Unknown offsets and sizes are None."""
+    """A partition of a topic as a table row.
+
+    `start` and `end` are offsets and `size` is in bytes; unknown numbers are None. `missing` lists the replicas outside
+    the ISR.
+    """
 
     index: int
     leader: str
@@ -38,13 +42,13 @@ class PartitionRow:
 
     @property
     def records(self) -> int | None:
-        """The number of offsets between start and end, which is at least the number of records."""
+        """The number of offsets between the partition's start and end, which is at least the number of its records."""
         return None if self.start is None or self.end is None else self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """The model of the template."""
+    """The data that the template of a topic's page shows."""
 
     name: str
     is_internal: bool
@@ -82,17 +86,20 @@ def partition_row(
 
 
 def known(offset: int | KafkaError | None) -> int | None:
-    """Return an offset if the leader reported it."""
+    """Return an offset if the partition's leader reported it, else None."""
     return offset if isinstance(offset, int) and offset >= 0 else None
 
 
 async def topic_named(visit: Visit, *, age_max_s: float = WATCHED_S) -> TopicInfo:
-    """Return the topic that the address names. Raises BadQuestion, and the errors of `Visit.topic`."""
+    """Return the topic that the page's query names. Raises BadQuestion, and the errors of `Visit.topic`."""
     return await visit.topic(visit.required("name"), age_max_s=age_max_s)
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page. Offsets and sizes are requested only for the partitions on this page."""
+    """Return the page of the topic that the query names.
+
+    Offsets and sizes are requested only for the partitions on this page of the table.
+    """
     topic = await topic_named(visit)
     paged = visit.paged(sorted(topic.partitions.values(), key=lambda one: one.index))
     names = [TopicPartition(topic.name, one.index) for one in paged.rows]

@@ -1,4 +1,7 @@
-"""The area "Transactions": transactional ids, their open and hanging transactions, and cuts through all partitions."""
+"""The area "Transactions": transactional ids with their transactions, hanging transactions, and the newest cut.
+
+A cut is a commit index up to which every decided transaction has its markers in all topics.
+"""
 
 from __future__ import annotations
 

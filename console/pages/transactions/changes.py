@@ -15,7 +15,7 @@ from .transaction import described
 
 
 async def abort_form(visit: Visit) -> Form:
-    """Return the form that asks for the id."""
+    """Return the form that asks the user to repeat the transactional id whose transaction is aborted."""
     told = await described(visit.admin, visit.exact("id"))
     return Form(
         f"Abort the transaction of {told.transactional_id}",
@@ -25,7 +25,10 @@ async def abort_form(visit: Visit) -> Form:
 
 
 async def _abortable(visit: Visit) -> TransactionDescription:
-    """Return the open transaction. Raises BadQuestion if none is open, or if the form does not repeat the id."""
+    """Return the open transaction of the id in the query.
+
+    Raises BadQuestion if none is open, or if the form does not repeat the id.
+    """
     told = await _confirmed(visit)
     if told.state != OPEN:
         raise BadQuestion(f"{told.transactional_id} has no open transaction: it is {told.state}")
@@ -33,7 +36,7 @@ async def _abortable(visit: Visit) -> TransactionDescription:
 
 
 async def plan_abort(visit: Visit) -> Change:
-    """Plan the abort of a transaction."""
+    """Plan the abort of the open transaction of a transactional id."""
     told = await _abortable(visit)
     return Change(
         title=f"Abort the transaction of {told.transactional_id}",
@@ -64,7 +67,7 @@ async def _abort(shown: TransactionDescription, visit: Visit) -> Done:
 
 
 async def deletion_form(visit: Visit) -> Form:
-    """Return the form that asks for the id."""
+    """Return the form that asks the user to repeat the transactional id to delete."""
     told = await described(visit.admin, visit.exact("id"))
     return Form(
         f"Delete the transactional id {told.transactional_id}",
@@ -74,9 +77,9 @@ async def deletion_form(visit: Visit) -> Form:
 
 
 async def _deletable(visit: Visit) -> TransactionDescription:
-    """Return the transactional id's state.
+    """Return the description of the transactional id that a form deletes.
 
-    Raises BadQuestion if a transaction has not ended, or if the form does not repeat the id.
+    Raises BadQuestion if its transaction has not ended, or if the form does not repeat the id.
     """
     told = await _confirmed(visit)
     if told.state in (OPEN, *DECIDED):
@@ -101,7 +104,10 @@ async def plan_deletion(visit: Visit) -> Change:
 
 
 async def _delete(shown: TransactionDescription, visit: Visit) -> Done:
-    """Delete the transactional id. Raises VersionUnsupported on clusters other than Ottla."""
+    """Delete the transactional id.
+
+    Raises Outdated if it was used since the preview, and VersionUnsupported on clusters other than Ottla.
+    """
     name = shown.transactional_id
     now = await described(visit.admin, name)
     if replace(now, coordinator=shown.coordinator) != shown:
@@ -115,7 +121,10 @@ def _again(label: str) -> FormField:
 
 
 async def _confirmed(visit: Visit) -> TransactionDescription:
-    """Return the transactional id's state. Raises BadQuestion if the form does not repeat the id."""
+    """Return the description of the transactional id in the query.
+
+    Raises BadQuestion if the form does not repeat the id.
+    """
     told = await described(visit.admin, visit.exact("id"))
     visit.confirm(told.transactional_id, "id")
     return told

@@ -20,7 +20,11 @@ PARTITIONS_MAX: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class HangingRow:
-    """A hanging transaction. `command` ends it, given the cluster's secret."""
+    """A hanging transaction as a table row.
+
+    `silent_s` is the seconds since its producer last wrote. `command` is the shell command that aborts it with the
+    cluster's secret.
+    """
 
     topic: str
     partition: int
@@ -33,7 +37,10 @@ class HangingRow:
 
 @dataclass(frozen=True, slots=True)
 class HangingPage:
-    """The model of the template. `looked_at` is the number of searched partitions; None before a search."""
+    """The data that the template of the page "Hanging transactions" shows.
+
+    `looked_at` is the number of searched partitions; None before a search.
+    """
 
     topic: str
     minutes: int
@@ -61,7 +68,10 @@ def hanging_row(one: HangingTransaction, now_s: float) -> HangingRow:
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page. It searches only on request, since each leader must return all its producers."""
+    """Return the page "Hanging transactions".
+
+    It searches only on request, since each leader must return all its producers.
+    """
     minutes = visit.number("minutes", MAX_TRANSACTION_TIMEOUT_MS // 60_000, most=10**6)
     topic = visit.text("topic")
     if visit.text("search") != "yes":

@@ -1,4 +1,4 @@
-"""The list of transactional ids, with a search and a filter by state."""
+"""The page that lists transactional ids, with a search by name and a filter by state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ STATES: Final = ("Empty", OPEN, *DECIDED, "CompleteCommit", "CompleteAbort")
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """A transactional id in the list. Unknown values are None."""
+    """A transactional id and its newest transaction as a table row.
+
+    `kind` is the state's colour, see `kind_of`. Unknown values are None.
+    """
 
     id: str
     state: str
@@ -41,13 +44,16 @@ class TransactionRow:
 
     @property
     def is_late(self) -> bool:
-        """True if the transaction has been open for longer than its producer allowed."""
+        """True if the transaction has been open for longer than its producer's transaction timeout."""
         return self.open_s is not None and self.timeout_s is not None and self.open_s > self.timeout_s
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionsPage:
-    """The model of the template. `cut` is the newest cut of all topics; None if there is none."""
+    """The data that the template of the list of transactional ids shows.
+
+    `cut` is the newest cut's commit index, see `newest_cut`.
+    """
 
     paged: Paged[TransactionListing]
     rows: Sequence[TransactionRow]
@@ -64,21 +70,23 @@ class TransactionsPage:
 
 
 def kind_of(state: str) -> str:
-    """Return the colour of a state."""
+    """Return the colour class for a transaction's state: "news" if open, "bad" if decided without all markers, else
+    empty."""
     if state == OPEN:
         return "news"
     return "bad" if state in DECIDED else ""
 
 
 def matching(found: Sequence[TransactionListing], search: str, state: str) -> list[TransactionListing]:
-    """Return the ids in this state, or in any, that contain all words of the search."""
+    """Return the transactional ids that contain all words of the search and are in `state`, or in any state if it is
+    empty."""
     return [
         one for one in found if (not state or one.state == state) and has_words(one.transactional_id, search)
     ]
 
 
 def transaction_row(listed: TransactionListing, described: Described, now_s: float) -> TransactionRow:
-    """Return the table row of a transactional id."""
+    """Return the table row of a transactional id; `described` holds the details of its newest transaction, if known."""
     told = described.get(listed.transactional_id)
     if not isinstance(told, TransactionDescription):
         state, nothing = listed.state, (None, None, None, None, None)
@@ -100,7 +108,7 @@ def transaction_row(listed: TransactionListing, described: Described, now_s: flo
 
 
 def open_for_s(told: TransactionDescription, now_s: float) -> float | None:
-    """Return the seconds since the start of an unfinished transaction; None if there is none.
+    """Return the seconds since an unfinished transaction began; None if the transactional id has no such transaction.
 
     A transaction that is decided but still waits for markers counts as unfinished.
     """
@@ -112,15 +120,20 @@ def open_for_s(told: TransactionDescription, now_s: float) -> float | None:
 async def listed_ids(
     visit: Visit, pattern: str | None = None
 ) -> tuple[list[TransactionListing], dict[int, str]]:
-    """Return transactional ids in order, and the errors of brokers that listed none. Raises KafkaError."""
+    """Return the transactional ids in order, and by broker id the errors of brokers that listed none.
+
+    `pattern` limits the ids. Raises KafkaError.
+    """
     found, silent = joined(await visit.admin.list_transactions_by_broker(pattern=pattern))
     by_name = {(one.transactional_id, one.producer_id): one for one in found}
     return [by_name[key] for key in sorted(by_name)], silent
 
 
 async def described_ids(visit: Visit, names: Sequence[str]) -> tuple[Described, str]:
-    """Return the newest transaction of each id, or the reason why none is known, so that the list is shown in any
-    case."""
+    """Return the description of the newest transaction of each transactional id.
+
+    If all fail, the second value is the reason, so that the list is shown in any case.
+    """
     try:
         async with asyncio.timeout(DESCRIBE_S):
             return await visit.admin.describe_transactions(names), ""
@@ -152,7 +165,10 @@ async def newest_cut(visit: Visit) -> int | None:
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page. Transactions are described only for the rows of this page."""
+    """Return the page that lists transactional ids.
+
+    Transactions are described only for the rows of this page of the table.
+    """
     search, state = visit.text("q"), visit.text("state")
     if state and state not in STATES:
         raise BadQuestion(f"'state' is one of {', '.join(STATES)}, not {state[:40]!r}")

@@ -1,4 +1,4 @@
-"""The page of a transactional id: its newest transaction, and the producer as the partitions' leaders know it."""
+"""The page of a transactional id: its newest transaction, and the state of its producer in each partition."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from .listing import OPEN, TransactionRow, transaction_row
 
 @dataclass(frozen=True, slots=True)
 class OpenPartition:
-    """A partition without a marker yet.
-
-    Fields are None if its leader did not answer, or knows no open transaction of the producer.
-    """
+    """A partition of an unfinished transaction as a table row: the transaction's first offset and its producer's last
+    write there."""
 
     topic: str
     partition: int
@@ -30,7 +28,7 @@ class OpenPartition:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPage:
-    """The model of the template."""
+    """The data that the template of a transactional id's page shows."""
 
     row: TransactionRow
     started_s: float | None
@@ -40,7 +38,8 @@ class TransactionPage:
 
 
 def open_partition(name: TopicPartition, producer_id: int, told: Producers) -> OpenPartition:
-    """Return the table row of a partition."""
+    """Return the table row of a transaction's partition; `told` has the producers that each partition's leader
+    reported."""
     producers = told.get(name)
     found = None
     if not isinstance(producers, KafkaError) and producers is not None:
@@ -57,7 +56,7 @@ def open_partition(name: TopicPartition, producer_id: int, told: Producers) -> O
 
 
 async def described(admin: Admin, name: str) -> TransactionDescription:
-    """Return the newest transaction of a transactional id. Raises KafkaError."""
+    """Return the description of a transactional id's newest transaction. Raises KafkaError."""
     told = (await admin.describe_transactions([name]))[name]
     if isinstance(told, KafkaError):
         raise told
@@ -65,7 +64,10 @@ async def described(admin: Admin, name: str) -> TransactionDescription:
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page. Leaders are asked only about the partitions on this page."""
+    """Return the page of the transactional id that the query names.
+
+    Leaders are asked only about the partitions on this page of the table.
+    """
     told = await described(visit.admin, visit.exact("id"))
     paged = visit.paged(sorted(told.partitions))
     producers = await visit.admin.describe_producers(paged.rows) if paged.rows else {}
