@@ -1,1 +1,1 @@
-"""Arguments of the command line: parsers, arguments that several commands share, and conversion of their values."""
+"""Arguments of the command line: parsers, options that several commands share, and conversion of values."""

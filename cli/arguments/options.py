@@ -1,4 +1,4 @@
-"""Parsers of commands, and arguments that several commands share."""
+"""Argument parsers of commands, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose help ends with examples; its error is one line that suggests the nearest known name."""
+    """An argument parser whose help ends with examples, and whose error is one line that suggests the nearest known
+    name."""
 
     _intermixing = False
 
@@ -25,7 +26,7 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{words}: {message}; '{self.prog} --help' shows examples")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments that stand between and after options.
+        """Parse a command line whose arguments may stand between and after options.
 
         All words after `--` are arguments, even words that begin with a dash. A line with `--` cannot mix arguments
         with options, since argparse then loses the `--`.
@@ -41,7 +42,7 @@ class CommandParser(argparse.ArgumentParser):
             self._intermixing = False
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments, as argparse does; the error for an unknown option suggests the nearest known option."""
+        """Parse a command line, as argparse does; the error for an unknown option suggests the nearest known option."""
         found, extra = self.parse_known_args(args, namespace)
         if extra:
             parser = self._chosen(found)
@@ -83,7 +84,10 @@ class Actions:
         )
 
     def add(self, name: str, carried_out_by: str, description: str, examples: str) -> CommandParser:
-        """Add an action that the function `carried_out_by` (`module:function`) carries out, and return its parser."""
+        """Add an action to the command, and return its argument parser.
+
+        The function `carried_out_by` (`module:function`) carries it out.
+        """
         parser = self._parsers.add_parser(
             name,
             help=description[0].lower() + description[1:].rstrip("."),
@@ -96,14 +100,14 @@ class Actions:
 
 
 def carry_out(arguments: argparse.Namespace) -> int:
-    """Carry out the chosen action and return its exit code."""
+    """Carry out the action of a command that the parsed arguments chose, and return its exit code."""
     package, module, function = arguments.carried_out_by
     code: int | None = getattr(import_module(f".{module}", package), function)(arguments)
     return code or 0
 
 
 def command_parser(name: str, description: str, examples: str) -> CommandParser:
-    """Return a parser whose help ends with examples."""
+    """Return the argument parser of the command `name`, whose help ends with `examples`."""
     return CommandParser(
         prog=name,
         description=description,
@@ -169,18 +173,21 @@ def add_output(options: argparse.ArgumentParser, *flags: str) -> None:
 
 
 def add_common(options: argparse.ArgumentParser) -> None:
-    """Add the options of every action that asks a cluster: the connection and `-o`."""
+    """Add the options of every action that sends requests to a cluster: the connection options and `-o`."""
     add_connection(options, repeats=True)
     add_output(options, "-o")
 
 
 def add_yes(options: argparse.ArgumentParser) -> None:
-    """Add `--yes`, which answers the confirmation before a destructive change."""
+    """Add `--yes`, which confirms a destructive change without a question."""
     options.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 def add_regex(options: argparse.ArgumentParser, what: str) -> None:
-    """Add `--regex`: the names of these things (`what`, a plural) are patterns."""
+    """Add `--regex`, with which names are regular expressions.
+
+    `what` is the plural of the named things, for the help.
+    """
     options.add_argument(
         "-r",
         "--regex",

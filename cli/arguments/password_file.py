@@ -11,7 +11,10 @@ _BYTES_MAX = 64 * 1024
 
 
 def password_in(file: Path, option: str = "--password-file") -> Secret:
-    """Return the first line of a file. Raises CommandFailed, which names the `option` that gave the file."""
+    """Return the password in the first line of a file.
+
+    Raises CommandFailed, which names the `option` that gave the file.
+    """
     try:
         with file.open("rb") as opened:
             text = opened.read(_BYTES_MAX).decode()

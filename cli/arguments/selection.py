@@ -19,10 +19,11 @@ MAX_RANGE = 100_000
 
 
 def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: bool) -> list[str]:
-    """Return the existing names that were asked for, or all names if none was; patterns match whole names.
+    """Return the existing names that were asked for, or all existing names if none was asked for.
 
-    Raises CommandFailed for a name that does not exist and for patterns that match nothing. Raises UsageError for an
-    invalid regular expression.
+    With `regex` the asked names are regular expressions that match whole names; `what` names the kind of thing in
+    errors. Raises CommandFailed for a name that does not exist and for patterns that match nothing. Raises UsageError
+    for an invalid regular expression.
     """
     names = sorted(existing)
     if not asked:
@@ -49,13 +50,19 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 def missing(name: str, existing: Iterable[str], what: str) -> str:
-    """Return the error text for a missing thing, with the nearest existing name."""
+    """Return the error text for a name that does not exist, with the nearest existing name.
+
+    `what` is the kind of thing, such as `topic`.
+    """
     meant = nearest(name, existing)
     return f"there is no {what} {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
 
 
 def topic_partitions(text: str) -> tuple[str, list[int] | None]:
-    """Parse `topic`, `topic:0` or `topic:0,2-4`; None stands for all partitions. Raises UsageError."""
+    """Parse `topic`, `topic:0` or `topic:0,2-4` into a topic and its partitions; None stands for all partitions.
+
+    Raises UsageError.
+    """
     match = _PARTITIONS.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is no TOPIC or TOPIC:PARTITION,...")
@@ -64,9 +71,11 @@ def topic_partitions(text: str) -> tuple[str, list[int] | None]:
 
 
 def named_partitions(texts: Iterable[str], existing: Mapping[str, Collection[int]]) -> list[tuple[str, int]]:
-    """Return the partitions that texts such as `topic` and `topic:0,2-4` name.
+    """Return the (topic, partition) pairs that texts such as `topic` and `topic:0,2-4` name.
 
-    Raises CommandFailed for a partition that does not exist.
+    `existing` has the partitions of each topic.
+
+    Raises CommandFailed for a topic or partition that does not exist.
     """
     found: list[tuple[str, int]] = []
     for text in texts:
@@ -83,10 +92,10 @@ def named_partitions(texts: Iterable[str], existing: Mapping[str, Collection[int
 def partition_offsets(
     texts: Iterable[str], existing: Mapping[str, Collection[int]]
 ) -> dict[tuple[str, int], int] | None:
-    """Return the offsets of `topic:0,2-4=50` and `topic=50` by partition, or None where no text has an offset.
+    """Parse texts such as `topic:0,2-4=50` and `topic=50` into offsets by partition; None if no text has an offset.
 
-    Raises UsageError where only some texts have an offset or a partition has two, and CommandFailed for a partition
-    that does not exist.
+    Raises UsageError if only some texts have an offset or a partition has two, and CommandFailed for a partition that
+    does not exist.
     """
     offsets: dict[tuple[str, int], int] = {}
     given = [(text, *text.partition("=")) for text in texts]
@@ -104,7 +113,10 @@ def partition_offsets(
 
 
 def numbers_in(text: str, where: str) -> list[int]:
-    """Return the numbers of a list such as `0,2-4` in the given order. Raises UsageError."""
+    """Parse a list of numbers such as `0,2-4`, and return them in the given order.
+
+    `where` is the argument that errors quote. Raises UsageError.
+    """
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")

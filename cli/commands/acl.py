@@ -123,7 +123,7 @@ run = carry_out
 
 
 def add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
-    """Add `--topic`, `--group` and so on, which exclude each other."""
+    """Add the options that name an ACL's resource: `--topic`, `--group` and so on, of which one may be given."""
     one = action.add_mutually_exclusive_group(required=required)
     for kind in _RESOURCES:
         one.add_argument(
@@ -133,7 +133,7 @@ def add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def resource_of(arguments: argparse.Namespace) -> tuple[AclResourceType, str] | None:
-    """Return the type and name of the chosen resource, or None if there is none."""
+    """Return the type and name of the resource that the options of `ottla acl` name, or None if they name none."""
     if arguments.cluster:
         return AclResourceType.CLUSTER, CLUSTER_NAME
     for kind, code in _RESOURCES.items():
@@ -159,7 +159,7 @@ def filter_of(arguments: argparse.Namespace) -> AclFilter:
 
 
 def acls_of(arguments: argparse.Namespace) -> list[Acl]:
-    """Return an ACL for each operation. Raises UsageError if there is no resource."""
+    """Return the ACLs to create, one for each given operation. Raises UsageError if no resource is named."""
     resource = resource_of(arguments)
     if resource is None:
         raise UsageError("an ACL needs a resource: --topic, --group, --cluster, ...")
@@ -177,7 +177,7 @@ def acls_of(arguments: argparse.Namespace) -> list[Acl]:
 
 
 def create_acls(arguments: argparse.Namespace) -> None:
-    """Create an ACL for each operation."""
+    """Create an ACL for each given operation, and print the ACLs."""
     from ..run_client import run_client
 
     acls = acls_of(arguments)
@@ -191,7 +191,7 @@ def create_acls(arguments: argparse.Namespace) -> None:
 
 
 def list_acls(arguments: argparse.Namespace) -> None:
-    """Print each selected ACL."""
+    """Print the ACLs that match the options."""
     from ..run_client import run_client
 
     async def describe() -> list[Acl]:
@@ -202,7 +202,7 @@ def list_acls(arguments: argparse.Namespace) -> None:
 
 
 def delete_acls(arguments: argparse.Namespace) -> None:
-    """Remove each selected ACL and print it."""
+    """Remove the ACLs that match the options after a confirmation, and print them."""
     from ..run_client import run_client
 
     wanted = filter_of(arguments)
@@ -224,7 +224,10 @@ def delete_acls(arguments: argparse.Namespace) -> None:
 
 
 def check_acl(arguments: argparse.Namespace) -> int:
-    """Print the decision and the rule that made it; return 1 if the operation is denied."""
+    """Print whether the brokers allow a principal an operation on a resource, and the ACL or setting that decides.
+
+    Return 1 if it is denied.
+    """
     from ...console.access_rules import decide as decide_by_rules
     from ..run_client import run_client
 
@@ -256,7 +259,10 @@ def _admin(arguments: argparse.Namespace) -> Admin:
 
 
 def _code(kind: type[_CodeT], name: str) -> _CodeT:
-    """Return the code with this name, in upper or lower case, with dashes or underscores. Raises UsageError."""
+    """Return the member of an ACL enumeration with this name, in upper or lower case, with dashes or underscores.
+
+    Raises UsageError.
+    """
     from ...protocol.nearest import nearest
 
     known = [one.name for one in kind if one.value > 1]

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def script(shell: str) -> str:
-    """Return the completion script of a shell in `SHELLS`."""
+    """Return the completion script of `ottla` for a shell in `SHELLS`."""
     import shtab
 
     commands = all_commands()
@@ -51,7 +51,7 @@ def script(shell: str) -> str:
 
 
 def all_commands() -> argparse.ArgumentParser:
-    """Return a parser of every command.
+    """Return an argument parser of `ottla` with every command.
 
     The `ottla` command itself imports only the module of the command that is run.
     """
@@ -68,7 +68,7 @@ def all_commands() -> argparse.ArgumentParser:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a parser and, recursively, the parsers of its subcommands."""
+    """Yield an argument parser and, recursively, the parsers of its subcommands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -114,7 +114,7 @@ run = carry_out
 
 
 def list_resources(arguments: argparse.Namespace) -> None:
-    """Print the types and names of resources with settings."""
+    """Print the types and names of the resources (topics, brokers, groups, client metrics) that have settings."""
     from ..run_client import run_client
 
     names = {number: name for name, number in TYPES.items()}
@@ -132,7 +132,8 @@ def list_resources(arguments: argparse.Namespace) -> None:
 
 
 def get(arguments: argparse.Namespace) -> None:
-    """Print values and sources: of the named keys, otherwise of all keys that differ from their default."""
+    """Print the settings of a resource with their sources: the named keys, otherwise all keys that differ from their
+    default."""
     from ..run_client import run_client
 
     kind, name = resource_of(arguments)
@@ -169,17 +170,20 @@ def get(arguments: argparse.Namespace) -> None:
 
 
 def set_values(arguments: argparse.Namespace) -> None:
-    """Set all given values, or none if one is refused."""
+    """Set settings of a resource: all given values, or none if one is refused."""
     _change(arguments, {**key_values(arguments.values, "config set")})
 
 
 def unset_values(arguments: argparse.Namespace) -> None:
-    """Remove the values of the named keys."""
+    """Remove the named settings of a resource, so that inherited or default values apply."""
     _change(arguments, dict.fromkeys(arguments.keys))
 
 
 def resource_of(arguments: argparse.Namespace) -> tuple[int, str]:
-    """Return the protocol's type and name of the resource. Raises UsageError."""
+    """Return the protocol's type code and the name of the resource whose settings the arguments name.
+
+    Raises UsageError.
+    """
     kind, name = TYPES[arguments.type], arguments.name
     if arguments.type == "broker" and name in ALL_BROKERS:
         return kind, ""
@@ -213,7 +217,7 @@ def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> No
 
 
 def _without_effect(kind: int, key: str) -> str:
-    """Return a remark on an unknown broker setting.
+    """Return a warning if `key` is an unknown broker setting, else an empty text.
 
     Kafka keeps unknown settings for plugins; Ottla has no plugins.
     """

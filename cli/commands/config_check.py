@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Print the report. Raises CommandFailed with the error that the node's start would raise."""
+    """Print the report on a node's security by its settings file.
+
+    Raises CommandFailed with the error that the node's start would raise.
+    """
     from ...protocol.settings.config_fields import default_text
     from ..nodes.configuration_report import report_of
     from ..nodes.node import node_settings

@@ -1,4 +1,4 @@
-"""`ottla console`: serves pages about a cluster to browsers from this machine."""
+"""`ottla console`: serves web pages about a cluster to browsers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def parser(name: str) -> CommandParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until the process is stopped.
+    """Serve the console's web pages until the process is stopped.
 
     Raises CommandFailed if the console's dependencies are missing, UsageError for options that do not fit together.
     """
@@ -130,9 +130,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _registry(address: str | None) -> str | None:
-    """Check the address of the schema registry.
+    """Return the URL of the schema registry after a check.
 
-    Raises ValueError; its text never repeats the address, which may contain a password.
+    Raises ValueError; its text never repeats the URL, which may contain a password.
     """
     from ...console.schemas.registry import registry_address
 
@@ -145,7 +145,7 @@ def _registry(address: str | None) -> str | None:
 
 
 def _connection(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the connection settings; with `--login`, without the user of a profile."""
+    """Return the settings of the console's connection to the cluster; with `--login`, without the user of a profile."""
     if not arguments.login:
         return connection_of(arguments)
     given = connection_of(arguments, asks_password=False)
@@ -153,5 +153,5 @@ def _connection(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _secret(file: Path | None) -> str | None:
-    """Return the first line of a file, or None without a file. Raises OSError."""
+    """Return the secret in the first line of a file, or None without a file. Raises OSError."""
     return None if file is None else file.read_text().strip().partition("\n")[0].strip()

@@ -92,7 +92,7 @@ def parser(name: str) -> CommandParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print records until the count, the end, or Control-C."""
+    """Print records of topics until the count of `-c`, the end of the topics, or Control-C."""
     if arguments.group and arguments.partition:
         raise UsageError("a group chooses partitions itself: give -g or -p")
     if arguments.group and arguments.offset not in (None, "beginning", "end"):
@@ -124,7 +124,10 @@ def _printer(arguments: argparse.Namespace) -> Printer:
 
 
 def parse_offset(text: str, now_ms: int) -> tuple[str, int]:
-    """Parse `beginning`, `end`, `N`, `-N` or `@TIME` into (kind, number). Raises UsageError."""
+    """Parse the start of consumption, `beginning`, `end`, `N`, `-N` or `@TIME`, into its kind and number.
+
+    The number is an offset, a number of records or a time in ms. Raises UsageError.
+    """
     if text in ("beginning", "earliest", "start"):
         return "beginning", 0
     if text in ("end", "latest"):
@@ -204,7 +207,7 @@ async def _print(arguments: argparse.Namespace, consumer: Consumer, places: Plac
 async def _read(
     consumer: Consumer, group: str | None, limit: Mapping[str, int]
 ) -> Mapping[TopicPartition, list[ConsumerRecord]]:
-    """Return the next records; none while no named partition has a leader."""
+    """Return the consumer's next records by partition; none while no named partition has a leader."""
     if group is None and not consumer.assignment():
         await asyncio.sleep(POLL_MS / 1000)
         return {}
@@ -212,7 +215,10 @@ async def _read(
 
 
 class Places:
-    """The begin and end offsets of the partitions whose leaders answer."""
+    """The offsets at which consumption of each partition begins and ends, requested from the partition leaders.
+
+    `where` is the parsed `-o` option.
+    """
 
     def __init__(self, admin: Admin, where: tuple[str, int], *, read_committed: bool) -> None:
         self._admin, self._where, self._read_committed = admin, where, read_committed
@@ -221,14 +227,16 @@ class Places:
         """Partitions without an answering leader, each with the reason."""
 
     def check(self, partitions: set[TopicPartition] | None = None) -> None:
-        """Raise CommandFailed with the missing partitions, if there are any; `partitions` limits the check to these."""
+        """Raise CommandFailed if partitions have no answering leader; `partitions` limits the check to these."""
         missing = {one: why for one, why in self.missing.items() if partitions is None or one in partitions}
         if missing:
             named = "; ".join(f"{topic}-{index}: {refusal(why)}" for (topic, index), why in missing.items())
             raise CommandFailed(f"not all records are printed: {named}")
 
     async def ask(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return the begin offsets of the partitions that answer, and update `ends` and `missing`.
+        """Request the offsets of these partitions, and return the begin offset of each that answers.
+
+        Updates `ends` and `missing`.
 
         Raises KafkaError for a refusal that is not retriable, CommandFailed for an offset beyond all ends.
         """
@@ -281,9 +289,9 @@ def _partitions(
 
 
 def _go_to(consumer: Consumer, begins: Mapping[TopicPartition, int | None], where: tuple[str, int]) -> None:
-    """Assign the partitions and seek to their begin offsets.
+    """Assign the partitions to the consumer, and seek to their begin offsets.
 
-    None leaves the position to the consumer, which waits for a leader.
+    An offset of None leaves the position to the consumer, which waits for a leader.
     """
     consumer.assign(begins)
     if where[0] == "timestamp" and None in begins.values():
@@ -298,7 +306,8 @@ def _seek(consumer: Consumer, begins: Mapping[TopicPartition, int | None]) -> No
 
 
 async def _before_the_end(consumer: Consumer, places: Places) -> list[TopicPartition] | None:
-    """Return the partitions not yet read to their ends, missing ones left out; None while a group has assigned none."""
+    """Return the assigned partitions that are not yet read to their ends; partitions without an answering leader are
+    left out. None while the group has assigned no partition."""
     if not places.ends:
         return []
     if not (assigned := consumer.assignment()):

@@ -59,7 +59,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 
 
 def abort_hanging(arguments: argparse.Namespace) -> None:
-    """Abort a hanging transaction after a confirmation, and print the result."""
+    """Abort a hanging transaction of a partition after a confirmation, and print the result."""
     from ..run_client import run_client
     from ..terminal.confirmation import confirm
 
@@ -88,7 +88,7 @@ def _partition_named(text: str) -> TopicPartition:
 
 
 def _secret_in(path: str) -> bytes:
-    """Return the secret in a file. Raises CommandFailed."""
+    """Return the cluster's secret from a file. Raises CommandFailed."""
     try:
         with open(path, "rb") as file:
             secret = file.read(_SECRET_BYTES_MAX).strip()
@@ -100,7 +100,7 @@ def _secret_in(path: str) -> bytes:
 
 
 async def _open_there(arguments: argparse.Namespace, partition: TopicPartition) -> HangingTransaction:
-    """Return the open transaction of the named producer. Raises CommandFailed if there is none."""
+    """Return the open transaction of the named producer in the partition. Raises CommandFailed if there is none."""
     from ...client.admin import Admin, HangingTransaction
     from ...protocol.errors import KafkaError
 

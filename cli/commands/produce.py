@@ -83,7 +83,7 @@ def parser(name: str) -> CommandParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send all records; return 0 when every record is acknowledged."""
+    """Send records made of input lines or files to a topic; return 0 when every record is acknowledged."""
     read = reader(arguments)
     if arguments.whole_files and not arguments.files:
         raise UsageError("--whole-files needs files")
@@ -100,7 +100,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def reader(arguments: argparse.Namespace) -> Callable[[bytes], LineRecord]:
-    """Return the function that turns a line into a record. Raises UsageError."""
+    """Return the function that turns an input line into the fields of a record, as the options say.
+
+    Raises UsageError.
+    """
     if arguments.key_delimiter == "" or arguments.delimiter == "":
         raise UsageError("-K and -D take at least one character")
     if arguments.format is not None and arguments.key_delimiter is not None:
@@ -142,7 +145,7 @@ def _splitter(arguments: argparse.Namespace) -> Callable[[bytes], LineRecord]:
 
 
 def _check_readable(path: Path) -> None:
-    """Raise CommandFailed if the file cannot be read.
+    """Raise CommandFailed if an input file cannot be read.
 
     A named pipe is not opened: its writer would fail once this end is closed again.
     """
@@ -156,7 +159,7 @@ def _check_readable(path: Path) -> None:
 
 
 class Deliveries:
-    """A count of sent records, and of deliveries that failed."""
+    """A count of the records sent, and of records whose delivery failed."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -167,7 +170,7 @@ class Deliveries:
         return self.count > 0
 
     def settle(self, delivery: RecordDelivery) -> None:
-        """Count a finished delivery."""
+        """Count a record whose delivery succeeded or failed."""
         error = delivery.exception()
         if error is not None:
             self.count += 1
@@ -211,7 +214,7 @@ async def _produce(arguments: argparse.Namespace, read: Callable[[bytes], LineRe
 
 
 async def _records(arguments: argparse.Namespace) -> AsyncIterator[list[bytes]]:
-    """Yield the records' texts, from the files in turn or from standard input."""
+    """Yield lists of the records' input texts, from the files in turn or from standard input."""
     delimiter = b"\n" if arguments.delimiter is None else unescape(arguments.delimiter)
     if not arguments.files:
         async for lines in read_lines(sys.stdin.buffer, delimiter):
@@ -232,7 +235,7 @@ def _whole(path: Path) -> bytes:
 
 
 async def read_lines(source: BinaryIO, delimiter: bytes = b"\n") -> AsyncIterator[list[bytes]]:
-    """Yield the lines of each read, without their ends. Reading does not block the event loop."""
+    """Yield the lines of each read from `source`, without their ends. Reading does not block the event loop."""
     rest = b""
     read = getattr(source, "read1", source.read)
     await _until_readable(source)
@@ -248,7 +251,7 @@ async def read_lines(source: BinaryIO, delimiter: bytes = b"\n") -> AsyncIterato
 
 
 async def _until_readable(source: BinaryIO) -> None:
-    """Wait until a terminal, pipe or socket is readable; return at once for a file.
+    """Wait until a terminal, pipe or socket has input; return at once for a file.
 
     A thread that waited in `read` would keep the command from ending at Control-C.
     """

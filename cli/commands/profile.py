@@ -72,7 +72,7 @@ run = carry_out
 
 
 def create_profile(arguments: argparse.Namespace) -> None:
-    """Save the connection flags as a profile."""
+    """Save the connection flags of the command line as a named profile."""
     check_name(arguments.name)
     if arguments.command_config is not None or arguments.profile is not None:
         raise UsageError("profile create keeps -b and -X; it takes no --command-config and no --profile")
@@ -100,7 +100,7 @@ def create_profile(arguments: argparse.Namespace) -> None:
 
 
 def use_profile(arguments: argparse.Namespace) -> None:
-    """Choose the default profile."""
+    """Choose the default connection profile."""
     path = path_of(os.environ)
     profiles = load(path)
     profiles.of(arguments.name)
@@ -109,7 +109,7 @@ def use_profile(arguments: argparse.Namespace) -> None:
 
 
 def list_profiles(arguments: argparse.Namespace) -> None:
-    """Print the profiles without their secrets."""
+    """Print the connection profiles without their secrets."""
     profiles = load(path_of(os.environ))
     named = os.environ.get("OTTLA_PROFILE") or profiles.chosen
     if arguments.output == "json":

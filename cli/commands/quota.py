@@ -1,4 +1,4 @@
-"""`ottla quota`: limits of clients by user, client id and address."""
+"""`ottla quota`: quotas of clients by user, client id and address."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ run = carry_out
 
 
 def entity_of(arguments: argparse.Namespace) -> Entity:
-    """Return the named parts of the entity; None is the default of a part."""
+    """Return the quota's entity that the options name: user, client id or address.
+
+    A value of None stands for the default, all without a separate quota.
+    """
     entity: dict[str, str | None] = {}
     for part in PARTS:
         field = part.replace("-", "_")
@@ -91,7 +94,7 @@ def entity_of(arguments: argparse.Namespace) -> Entity:
 
 
 def numbers_of(pairs: list[str]) -> dict[str, float]:
-    """Parse `key=number` pairs. Raises UsageError."""
+    """Parse quotas, `key=number` pairs. Raises UsageError."""
     numbers: dict[str, float] = {}
     for key, text in key_values(pairs, "quota set").items():
         try:
@@ -104,7 +107,7 @@ def numbers_of(pairs: list[str]) -> dict[str, float]:
 
 
 def list_quotas(arguments: argparse.Namespace) -> None:
-    """Print each limit of each entity."""
+    """Print each quota of each user, client id or address."""
     from ...client.admin.quotas import quota_text
     from ..run_client import run_client
 

@@ -90,7 +90,7 @@ run = carry_out
 
 
 def recover(arguments: argparse.Namespace) -> None:
-    """Set a password, create ACLs or delete ACLs, as the options say."""
+    """Set a user's password, create ACLs or delete ACLs directly in the quorum, as the options say."""
     quorum = _Quorum.of_file(arguments.config)
     if arguments.name is not None:
         _set_password(arguments, quorum)
@@ -174,7 +174,10 @@ class _Quorum:
 
     @classmethod
     def of_file(cls, file: Path) -> _Quorum:
-        """Read the settings file of a quorum node or broker. Raises CommandFailed."""
+        """Return a connection to the quorum that the settings file of a quorum node or broker names.
+
+        Raises CommandFailed.
+        """
         from ...metadata_quorum.config import parse_voters
         from ...protocol.session.node_secrets import read_secrets
         from ...protocol.settings.config_key import ConfigError
@@ -194,7 +197,7 @@ class _Quorum:
             raise CommandFailed(str(error)) from None
 
     def submit(self, command: Command[ResultT]) -> ResultT:
-        """Find the leader, submit the command, and return its result. Raises CommandFailed."""
+        """Find the quorum's leader, submit the command to it, and return the command's result. Raises CommandFailed."""
         from ...protocol.messages.quorum_commands import decode_result
         from ...protocol.messages.quorum_session import CommandStatus
         from ...protocol.session.handshake import HandshakeError
@@ -230,7 +233,7 @@ class _Quorum:
         raise CommandFailed(f"the quorum did not carry out the command: {told}")
 
     def _ask(self, node_id: int, command: Command[ResultT]) -> tuple[CommandReply | None, str]:
-        """Return a node's reply, or None and the reason.
+        """Send a command to one quorum node. Return its reply, or None and the reason.
 
         Raises HandshakeError if authentication fails.
         """

@@ -98,13 +98,14 @@ run = carry_out
 
 
 def print_template(arguments: argparse.Namespace) -> None:
-    """Print the template unchanged."""
+    """Print the template of a pipeline file, unchanged."""
     package = f"{__package__.removesuffix('.cli.commands')}.spark_integration.pipelines"
     say_lines((files(package) / TEMPLATE).read_text(encoding="utf-8"))
 
 
 def take_over_checkpoint(arguments: argparse.Namespace) -> None:
-    """Remove the batches from a checkpoint that the promoted cluster does not have."""
+    """Remove the batches from a Spark query's checkpoint that the promoted cluster does not have, so that they run
+    again."""
     from ...spark_integration.checkpoints import take_over
     from ...spark_integration.source.position import WrongCheckpoint
 
@@ -138,7 +139,7 @@ def take_over_checkpoint(arguments: argparse.Namespace) -> None:
 
 
 def run_pipeline(arguments: argparse.Namespace) -> None:
-    """Start the pipeline, and print a line for each micro-batch."""
+    """Start the Spark pipeline that a YAML file describes, and print a line for each micro-batch."""
     from ...spark_integration.requirements import need_pyspark
 
     try:
@@ -189,7 +190,7 @@ def _described(arguments: argparse.Namespace) -> Pipeline:
 
 
 def _follow(running: RunningPipeline, *, as_json: bool) -> None:
-    """Print progress until the pipeline ends.
+    """Print the progress of a running pipeline until it ends.
 
     The first Ctrl-C or SIGTERM lets the running micro-batch finish; the second interrupts it.
     """

@@ -91,7 +91,7 @@ run = carry_out
 
 
 def create_token(arguments: argparse.Namespace) -> None:
-    """Create a token and print its secret."""
+    """Create a delegation token and print its secret."""
     from ..run_client import run_client
 
     longest_ms = _milliseconds(arguments.max_lifetime, "--max-lifetime")
@@ -104,7 +104,7 @@ def create_token(arguments: argparse.Namespace) -> None:
 
 
 def list_tokens(arguments: argparse.Namespace) -> None:
-    """Print tokens without their secrets."""
+    """Print delegation tokens without their secrets."""
     from ..run_client import run_client
 
     found = run_client(_describe(connection_of(arguments), arguments.owner))
@@ -120,7 +120,7 @@ def list_tokens(arguments: argparse.Namespace) -> None:
 
 
 def renew_token(arguments: argparse.Namespace) -> None:
-    """Extend the expiry of a token."""
+    """Extend the expiry of a delegation token."""
     from ..run_client import run_client
 
     period_ms = _milliseconds(arguments.period, "--for")
@@ -129,7 +129,7 @@ def renew_token(arguments: argparse.Namespace) -> None:
 
 
 def expire_token(arguments: argparse.Namespace) -> None:
-    """Remove a token, or set when it expires."""
+    """Remove a delegation token, or set when it expires."""
     from ..run_client import run_client
 
     period_ms = _milliseconds(arguments.period, "--in")
@@ -214,7 +214,7 @@ async def _expire(connection: dict[str, object], token_id: str, period_ms: int |
 
 
 def _named(tokens: list[DelegationToken], token_id: str) -> DelegationToken:
-    """Return the token with this id, so that no secret has to be given on a command line."""
+    """Return the delegation token with this id, so that no secret has to be given on a command line."""
     for one in tokens:
         if one.token_id == token_id:
             return one

@@ -185,7 +185,10 @@ def _abort_hanging(actions: Actions) -> None:
 
 
 def list_transactions(arguments: argparse.Namespace) -> None:
-    """Print transactional ids. Raises CommandFailed with the brokers that returned no list."""
+    """Print transactional ids with their states.
+
+    Raises CommandFailed with the errors of brokers that returned no list.
+    """
     from ..run_client import raise_refusals, run_client
 
     listed, failures = run_client(_list(arguments))
@@ -210,7 +213,7 @@ def list_transactions(arguments: argparse.Namespace) -> None:
 
 
 def describe(arguments: argparse.Namespace) -> None:
-    """Print the descriptions of transactional ids."""
+    """Print the newest transaction of each named transactional id."""
     from ..run_client import raise_refusals, run_client
 
     described, unlisted = run_client(_describe(arguments))
@@ -231,7 +234,7 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 def abort(arguments: argparse.Namespace) -> None:
-    """Abort open transactions after a confirmation, and print each result."""
+    """Abort the open transactions of transactional ids after a confirmation, and print each result."""
     from ..run_client import raise_refusals, run_client
     from ..terminal.confirmation import confirm
 
@@ -329,7 +332,8 @@ def _as_json(one: TransactionDescription, *, summary: bool) -> dict[str, Any]:
 
 
 def age(one: TransactionDescription, now_ms: float | None = None) -> str:
-    """Return how long an unfinished transaction has been open, as text such as `5m12s`."""
+    """Return how long an unfinished transaction has been open, as text such as `5m12s`; `-` for an ended
+    transaction."""
     if one.started_ms < 0 or one.state not in ("Ongoing", "PrepareCommit", "PrepareAbort"):
         return "-"
     now_ms = time.time() * 1000 if now_ms is None else now_ms
@@ -365,7 +369,7 @@ async def _list(arguments: argparse.Namespace) -> Listed:
 
 
 def _joined(answers: Mapping[int, list[TransactionListing] | KafkaError]) -> Listed:
-    """Return the ids of all brokers that returned a list, and the errors of the other brokers."""
+    """Merge the transactional ids that brokers listed, and return them with the errors of the other brokers."""
     from ...client.admin.by_broker import split
 
     listed, failures = split(answers)
@@ -376,7 +380,10 @@ def _joined(answers: Mapping[int, list[TransactionListing] | KafkaError]) -> Lis
 
 
 def _pattern(arguments: argparse.Namespace) -> str | None:
-    """Return one pattern that matches any of the named patterns, for the brokers to apply. Raises UsageError."""
+    """Return one regular expression that matches any of the patterns in the arguments, for the brokers to apply.
+
+    None without `--regex`. Raises UsageError.
+    """
     from ..arguments.selection import pattern
 
     if not arguments.regex:
@@ -385,7 +392,8 @@ def _pattern(arguments: argparse.Namespace) -> str | None:
 
 
 async def _describe(arguments: argparse.Namespace) -> tuple[Described, Failures]:
-    """Return the descriptions of the named ids, or of all ids, and the errors of brokers that returned no list."""
+    """Return the descriptions of the named transactional ids, or of all ids, and the errors of brokers that returned no
+    list."""
     from ...client.admin import Admin
 
     names, failures = await _named(arguments)
@@ -394,7 +402,7 @@ async def _describe(arguments: argparse.Namespace) -> tuple[Described, Failures]
 
 
 async def _named(arguments: argparse.Namespace) -> tuple[list[str], Failures]:
-    """Return the named ids, or all ids, and the errors of brokers that returned no list.
+    """Return the named transactional ids, or all ids, and the errors of brokers that returned no list.
 
     Patterns match existing ids. Raises CommandFailed if nothing matches.
     """
@@ -413,7 +421,7 @@ async def _named(arguments: argparse.Namespace) -> tuple[list[str], Failures]:
 
 
 def _split(described: Described) -> tuple[list[TransactionDescription], dict[str, KafkaError]]:
-    """Separate the descriptions from the errors."""
+    """Separate the descriptions of transactional ids from the errors."""
     from ...protocol.errors import KafkaError
 
     found = [one for one in described.values() if not isinstance(one, KafkaError)]
@@ -423,7 +431,7 @@ def _split(described: Described) -> tuple[list[TransactionDescription], dict[str
 async def _abort_all(
     arguments: argparse.Namespace, opened: list[TransactionDescription]
 ) -> dict[str, KafkaError]:
-    """Abort these transactions, but no newer ones of the same ids; return the errors by id."""
+    """Abort these open transactions, but no newer ones of the same transactional ids; return the errors by id."""
     from ...client.admin import Admin
     from ...protocol.errors import ErrorCode, KafkaError
 
@@ -438,7 +446,7 @@ async def _abort_all(
 
 
 async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[str, KafkaError]:
-    """Delete these ids; return the errors by id."""
+    """Delete these transactional ids; return the errors by id."""
     from ...client.admin import Admin
 
     async with Admin(**connection_of(arguments)) as admin:
@@ -446,7 +454,7 @@ async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[s
 
 
 async def _refused(act: Callable[[str], Awaitable[None]], names: list[str]) -> dict[str, KafkaError]:
-    """Act on every id, even if some fail; return the errors by id."""
+    """Call `act` for every transactional id, even if some fail; return the errors by id."""
     from ...protocol.errors import KafkaError
 
     failures: dict[str, KafkaError] = {}

@@ -95,7 +95,7 @@ run = carry_out
 
 
 def create_user(arguments: argparse.Namespace) -> None:
-    """Set a user's password."""
+    """Set a user's SCRAM password; a missing user is created."""
     from ...client.admin import UserPassword
     from ..run_client import run_client
 
@@ -112,7 +112,7 @@ def create_user(arguments: argparse.Namespace) -> None:
 
 
 def list_users(arguments: argparse.Namespace) -> None:
-    """Print users and their mechanisms."""
+    """Print users and their SCRAM mechanisms."""
     from ..run_client import run_client
 
     found = run_client(_describe(connection_of(arguments)))
@@ -132,7 +132,7 @@ def list_users(arguments: argparse.Namespace) -> None:
 
 
 def delete_user(arguments: argparse.Namespace) -> None:
-    """Remove a user's passwords."""
+    """Remove a user's SCRAM passwords."""
     from ..run_client import run_client
 
     connection = connection_of(arguments)

@@ -90,7 +90,10 @@ def _copy(place: str, connection: Mapping[str, Any]) -> LogCopy:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a line for each bucket and a verdict in the last line; return 1 if records are missing."""
+    """Compare the record counts of tiers.
+
+    Print a line for each time bucket, and a verdict in the last line; return 1 if records are missing.
+    """
     from ....client.auditing.comparison import AuditWindow
     from ....client.auditing.verdicts import has_gaps, verdict
     from ...run_client import run_client

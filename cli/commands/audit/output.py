@@ -1,4 +1,4 @@
-"""The output of `ottla audit`: a row for each bucket, and the missing records in the last line. Pure functions."""
+"""The output of `ottla audit`: a row for each time bucket, and the missing records in the last line. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NONE = "-"
 
 
 def columns_and_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
-    """Return the columns and rows of the table.
+    """Return the headings and rows of the table that `ottla audit` prints, a row for each bucket of a topic.
 
     The difference of a compared tier follows its count, as a number and in percent.
     """
@@ -35,7 +35,8 @@ def columns_and_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]
 
 
 def as_json(found: Audit) -> dict[str, Any]:
-    """Return the whole result as a tree for JSON."""
+    """Return the JSON output of an audit: `verdict`, counts of reports, `not_compared`, and `buckets` with the counts
+    of each tier."""
     return {
         "complete": verdict(found.rows) == COMPLETE,
         "verdict": verdict(found.rows),
@@ -66,7 +67,8 @@ def as_json(found: Audit) -> dict[str, Any]:
 
 
 def remarks(found: Audit) -> list[str]:
-    """Return the lines before the verdict: surplus records, and buckets and topics that were not compared."""
+    """Return the lines of an audit before its verdict: surplus records, and buckets and topics that were not
+    compared."""
     lines = [told] if (told := surplus(found.rows)) else []
     for state, why in (
         ("open", "open: they are judged once they are over for as long as --grace says"),

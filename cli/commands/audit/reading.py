@@ -27,7 +27,7 @@ Handle = Callable[[TopicPartition, Sequence[ConsumerRecord]], None]
 
 @dataclass(frozen=True, slots=True)
 class LogCopy:
-    """Another cluster with copies of the topics; its records count as the tier `tier`."""
+    """Another cluster with copies of the audited topics; its records count as the tier `tier`."""
 
     tier: str
     connection: Mapping[str, Any]
@@ -44,7 +44,7 @@ class _Log:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuestion:
-    """The arguments of an audit; `commands.audit` describes each as an option."""
+    """The arguments of `ottla audit`; `commands.audit` describes each as an option."""
 
     connection: Mapping[str, Any]
     """Keyword arguments that every client of the cluster takes."""
@@ -60,10 +60,10 @@ class AuditQuestion:
 
 @dataclass(slots=True)
 class Audit:
-    """The result of an audit.
+    """The result of an audit: a row for each compared bucket of a topic.
 
-    `not_compared` maps topics to the reason. `unreadable` is the number of records that are no reports;
-    `first_unreadable` describes the first of them.
+    `not_compared` maps topics to the reason. `unreadable` is the number of records of the audit topic that are no
+    reports; `first_unreadable` describes the first of them.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -77,7 +77,10 @@ class Audit:
 
 
 async def audit(question: AuditQuestion) -> Audit:
-    """Read the reports and logs and compare them. Raises CommandFailed if there is nothing to compare."""
+    """Read the audit reports and, if asked for, the logs, and compare the tiers' counts.
+
+    Raises CommandFailed if there is nothing to compare.
+    """
     # Topics are listed before they are read, because a consumer's metadata request would create missing topics.
     existing = await _partitions(question.connection)
     logs = [_Log(LOG_TIER, question.connection, existing)] if question.log or question.copies else []
@@ -167,9 +170,9 @@ async def _read_reports(question: AuditQuestion, indexes: Iterable[int], tally: 
 async def _read_log(
     log: _Log, topic: str, first_ms: int, bucket_ms: int, window: AuditWindow
 ) -> tuple[Counts, int]:
-    """Count the records of the buckets from `first_ms` on.
+    """Count a topic's records in the time buckets from `first_ms` on.
 
-    Also returns the time before which records may have been deleted, 0 if none were.
+    Also returns the time in ms before which records may have been deleted, 0 if none were.
     """
     if topic not in log.existing:
         where = "" if log.tier == LOG_TIER else f" of tier {log.tier}"

@@ -75,7 +75,7 @@ def parser(name: str) -> CommandParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, and print a line for each phase."""
+    """Measure the cluster's produce rate, consume rate and latency, and print a line for each phase."""
     if unknown := [phase for phase in arguments.phases if phase not in PHASES]:
         raise UsageError(f"bench: there is no {unknown[0]!r} to measure; there are {', '.join(PHASES)}")
     for flag, number in (("-n", arguments.records), ("--latency-records", arguments.latency_records)):

@@ -26,7 +26,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """The options of a measurement; `commands.bench` describes each."""
+    """The options of `ottla bench`; `commands.bench` describes each."""
 
     connection: Mapping[str, Any]
     """Keyword arguments that every client of the cluster takes."""
@@ -45,7 +45,7 @@ class BenchOptions:
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """The result of a phase.
+    """The result of one phase of `ottla bench`: produce, consume or latency.
 
     `latencies_ms` is sorted: acknowledgement times of the produce phase, times from send to receipt of the latency
     phase.
@@ -66,7 +66,7 @@ class PhaseResult:
         return self.records_per_s * self.value_bytes / 1e6
 
     def row(self) -> tuple[object, ...]:
-        """Return the cells of a table row."""
+        """Return the phase's rates and latencies as the cells of a table row."""
         spread = [f"{at:.2f}" for at in self._spread()] if self.latencies_ms else ["-"] * 4
         return (
             self.phase,
@@ -78,7 +78,7 @@ class PhaseResult:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures as a tree for JSON."""
+        """Return the phase's rates and latencies for the JSON output, unrounded."""
         names = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
         spread = self._spread() if self.latencies_ms else (None,) * 4
         return {
@@ -96,13 +96,13 @@ class PhaseResult:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the value that `share` of the sorted values do not exceed (nearest rank). Pure."""
+    """Return the value that the part `share` (0 to 1) of the sorted values does not exceed (nearest rank). Pure."""
     rank = max(1, -(-len(ordered) * round(share * 1000) // 1000))
     return ordered[rank - 1]
 
 
 def measure(options: BenchOptions) -> list[PhaseResult]:
-    """Run the phases in order, in one topic, and return their results. Raises CommandFailed."""
+    """Run the chosen phases of `ottla bench` in order, in one topic, and return their results. Raises CommandFailed."""
     return run_client(_measure(options))
 
 
@@ -209,7 +209,7 @@ async def _consume(topic: str, options: BenchOptions, progress: Progress) -> Pha
 
 
 async def _latency(topic: str, options: BenchOptions, progress: Progress) -> PhaseResult:
-    """Measure with one record in flight, from before `send` until the consumer has received it."""
+    """Measure the time from before `send` until the consumer has received the record, with one record in flight."""
     latencies: list[float] = []
     filler = os.urandom(options.value_bytes - 8)
     async with (

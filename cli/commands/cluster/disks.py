@@ -13,7 +13,7 @@ from ...terminal.output import bytes_text, print_json, print_table
 
 
 def disks(arguments: argparse.Namespace) -> None:
-    """Print every folder; the command fails if a broker did not answer."""
+    """Print every data folder of the brokers with its free space; the command fails if a broker did not answer."""
     found = run_client(_ask(arguments))
     folders = [
         (broker, folder)

@@ -16,7 +16,7 @@ from ...terminal.text import say
 
 
 def elect(arguments: argparse.Namespace) -> None:
-    """Elect leaders, and print the result for each partition."""
+    """Elect leaders of the named partitions, and print the result for each partition."""
     if arguments.unclean:
         where = ", ".join(arguments.topic) or "every topic"
         confirm(

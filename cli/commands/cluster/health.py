@@ -1,4 +1,5 @@
-"""`ottla cluster health`: missing and fenced brokers, partitions in need, and the state of the quorum."""
+"""`ottla cluster health`: missing and fenced brokers, leaderless and under-replicated partitions, and the state of the
+quorum."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Health:
 
     @property
     def healthy(self) -> bool:
-        """True if there is no problem."""
+        """True if the cluster has no problem."""
         return self.quorum_leader is not None and not any(
             (
                 self.quorum_problem,
@@ -90,7 +91,8 @@ def assess(
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Print the health once, until the cluster is healthy, or until Control-C; return the exit code."""
+    """Print the cluster's health once, repeatedly until the cluster is healthy, or until Control-C; return the exit
+    code."""
     if arguments.timeout is not None and not arguments.exit_when_healthy:
         raise UsageError("--timeout goes with --exit-when-healthy")
     if arguments.interval <= 0:
@@ -114,7 +116,7 @@ def health(arguments: argparse.Namespace) -> int:
 
 
 async def _look_if_reachable(arguments: argparse.Namespace) -> Health | None:
-    """Return the health, or None while no broker answers."""
+    """Return the cluster's health, or None while no broker answers."""
     try:
         return await _look(arguments)
     except NoBrokerReachable:
@@ -147,8 +149,10 @@ async def _look(arguments: argparse.Namespace) -> Health:
 
 
 async def _quorum(admin: Admin, brokers: Iterable[int]) -> tuple[QuorumDescription | None, str]:
-    """Return the quorum and its problem. Every broker is asked: perhaps only one of them knows that the quorum lost
-    entries."""
+    """Return the description of the metadata quorum, and its problem as text.
+
+    Every broker is asked: perhaps only one of them knows that the quorum lost entries.
+    """
     found = await asyncio.gather(*(_seen_by(admin, broker_id) for broker_id in brokers))
     problems = [told for told in found if isinstance(told, str)]
     described = [told for told in found if isinstance(told, QuorumDescription)]
@@ -157,8 +161,10 @@ async def _quorum(admin: Admin, brokers: Iterable[int]) -> tuple[QuorumDescripti
 
 
 async def _seen_by(admin: Admin, broker_id: int) -> QuorumDescription | str | None:
-    """Return the quorum as this broker sees it, or why the broker does not follow it; None if there is no timely
-    answer."""
+    """Return the metadata quorum as this broker describes it, or the reason why the broker does not follow it.
+
+    None if there is no timely answer.
+    """
     try:
         return await admin.describe_quorum(broker_id=broker_id, timeout_ms=QUORUM_TIMEOUT_MS)
     except KafkaError as error:

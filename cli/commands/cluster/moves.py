@@ -1,4 +1,5 @@
-"""Moves of replicas: reading them from Kafka's JSON, showing, starting, throttling and awaiting them."""
+"""Moves of replicas between brokers: reading them from Kafka's JSON, showing, starting, throttling and awaiting
+them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ LOOK_AGAIN_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of one partition: its replicas before and after, and the number of bytes to copy."""
+    """A move of one partition's replicas between brokers: the brokers before and after, and the number of bytes to
+    copy."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -37,7 +39,10 @@ Moves = dict[TopicPartition, Move]
 
 
 def parse_plan(text: str, where: str) -> dict[TopicPartition, list[int]]:
-    """Parse Kafka's reassignment JSON. Raises CommandFailed, which shows the expected form."""
+    """Parse Kafka's reassignment JSON into the brokers of each partition's replicas.
+
+    Raises CommandFailed, which names the source `where` and shows the expected form.
+    """
     try:
         tree = json.loads(text)
         entries = tree["partitions"]
@@ -58,7 +63,7 @@ def parse_plan(text: str, where: str) -> dict[TopicPartition, list[int]]:
 
 
 def read_plan(path: Path) -> dict[TopicPartition, list[int]]:
-    """Read the plan in a file. Raises CommandFailed."""
+    """Read the reassignment JSON in a file: the brokers of each partition's replicas. Raises CommandFailed."""
     try:
         return parse_plan(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
@@ -66,7 +71,7 @@ def read_plan(path: Path) -> dict[TopicPartition, list[int]]:
 
 
 def as_plan(moves: Mapping[TopicPartition, Move]) -> dict[str, Any]:
-    """Return the moves as Kafka's reassignment JSON."""
+    """Return the replica moves as Kafka's reassignment JSON."""
     return {
         "version": 1,
         "partitions": [
@@ -77,7 +82,7 @@ def as_plan(moves: Mapping[TopicPartition, Move]) -> dict[str, Any]:
 
 
 def carry_moves_out(arguments: argparse.Namespace, moves: Moves) -> None:
-    """Show the plan, ask for confirmation, start the moves and, unless `--no-wait` is given, wait for their end."""
+    """Show the replica moves, ask for confirmation, start them and, unless `--no-wait` is given, wait for their end."""
     throttle = None if arguments.throttle is None else bytes_of(arguments.throttle, "--throttle")
     if throttle is not None and throttle < 1:
         raise CommandFailed("--throttle 0 would let nothing move")
@@ -131,7 +136,7 @@ async def _begin(arguments: argparse.Namespace, moves: Moves, throttle: int | No
 
 
 async def _follow(arguments: argparse.Namespace, moves: Moves, throttle: int | None) -> None:
-    """Wait with a progress bar until none of these moves is under way, then lift the throttle."""
+    """Wait with a progress bar until none of these replica moves is under way, then lift the throttle (bytes/s)."""
     from rich.console import Console
     from rich.progress import Progress
 

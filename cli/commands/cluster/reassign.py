@@ -1,4 +1,4 @@
-"""`ottla cluster reassign`: starts the moves asked for, or lists or cancels the moves under way."""
+"""`ottla cluster reassign`: starts moves of replicas, or lists or cancels the moves under way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .moves import Move, Moves, carry_moves_out, read_plan
 
 
 def reassign(arguments: argparse.Namespace) -> None:
-    """List moves, cancel moves, lift throttles, or move partitions, as the options say."""
+    """List or cancel the replica moves under way, lift throttles, or move partitions, as the options say."""
     if arguments.list:
         _show(arguments, run_client(_ongoing(arguments)))
     elif arguments.cancel:

@@ -1,4 +1,4 @@
-"""`ottla cluster rebalance` and `ottla cluster decommission`: carry out a plan of the planner."""
+"""`ottla cluster rebalance` and `ottla cluster decommission`: plan and carry out moves of replicas."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .moves import Move, Moves, carry_moves_out
 
 
 def rebalance(arguments: argparse.Namespace) -> None:
-    """Plan moves over all live brokers and carry them out."""
+    """Plan moves that spread replicas evenly over all live brokers, and carry them out."""
     moves, _ = run_client(_planned(arguments, None))
     carry_moves_out(arguments, moves)
 
 
 def decommission(arguments: argparse.Namespace) -> None:
-    """Move all replicas off the broker.
+    """Move all replicas off a broker.
 
     Unregister the broker if it is down; otherwise print that it may be stopped now.
     """
@@ -50,7 +50,7 @@ async def _unregister(arguments: argparse.Namespace) -> None:
 
 
 async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[Moves, bool]:
-    """Return the planned moves, and whether the leaving broker is live."""
+    """Return the planned replica moves, and whether the leaving broker (None for a rebalance) is live."""
     async with Admin(**connection_of(arguments)) as admin:
         cluster = await admin.describe_cluster()
         topics = await admin.describe_topics()
@@ -77,7 +77,8 @@ async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[
 
 
 def _refuse_others_down(topics: list[TopicInfo], cluster: ClusterDescription, leaving: int | None) -> None:
-    """Refuse to plan while another broker is down, since its replicas would be copied elsewhere needlessly."""
+    """Raise CommandFailed while a broker other than `leaving` is down, since its replicas would be copied elsewhere
+    needlessly."""
     live = {broker.id for broker in cluster.brokers}
     holding = {broker for topic in topics for one in topic.partitions.values() for broker in one.replicas}
     if down := sorted(holding - live - {leaving}):

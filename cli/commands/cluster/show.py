@@ -14,10 +14,8 @@ from ...terminal.text import say
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Print the cluster, or with `--quorum-leader` the leader's id; return the exit code.
-
-    Raises CommandFailed if there is no leader.
-    """
+    """Print the cluster's brokers, quorum and under-replicated partitions; with `--quorum-leader` print the quorum
+    leader's id. Return the exit code. Raises CommandFailed if there is no leader."""
     quorum: list[dict[str, Any]] | None = None
     connection = connection_of(arguments)
     if arguments.quorum_leader and not arguments.data:

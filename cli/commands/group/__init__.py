@@ -1,4 +1,4 @@
-"""`ottla group`: members, offsets and lag of consumer groups, classic and KIP-848."""
+"""`ottla group`: members, committed offsets and lag of consumer groups, classic and KIP-848."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Settled = list[tuple[str, KafkaError | None]]
 
 
 def delete(arguments: argparse.Namespace) -> None:
-    """Delete after a confirmation, and print each result."""
+    """Delete groups, or with `--topic` their committed offsets, after a confirmation, and print each result."""
     names = run_client(_names(arguments))
     listed = ", ".join(names)
     if arguments.topic:
@@ -42,7 +42,7 @@ def delete(arguments: argparse.Namespace) -> None:
 
 
 def named(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """Return the named partitions by topic.
+    """Parse texts such as `orders` and `orders:0,2-4` into partitions by topic.
 
     None stands for all partitions, even if the same topic is also named with partitions. Raises UsageError.
     """
@@ -69,7 +69,8 @@ async def _delete_groups(arguments: argparse.Namespace, names: list[str]) -> Set
 async def _delete_offsets(
     arguments: argparse.Namespace, names: list[str], topics: Mapping[str, list[int] | None]
 ) -> Settled:
-    """Delete the offsets of these topics, or nothing if a group or topic has no committed offset."""
+    """Delete the groups' committed offsets of these topics' partitions; nothing is deleted if a group or topic has no
+    committed offset."""
     settled: Settled = []
     async with Admin(**connection_of(arguments)) as admin:
         chosen = {name: _chosen(await admin.committed_offsets(name), topics) for name in names}
@@ -88,7 +89,7 @@ async def _delete_offsets(
 def _chosen(
     committed: Mapping[TopicPartition, int], topics: Mapping[str, list[int] | None]
 ) -> list[TopicPartition]:
-    """Return the named partitions that have committed offsets."""
+    """Return the partitions in `topics` that have committed offsets; None stands for all partitions of a topic."""
     found = []
     for one in committed:
         indexes = topics.get(one.topic, [])

@@ -1,4 +1,4 @@
-"""`ottla group seek`: computes, prints and commits the offset at which each partition continues."""
+"""`ottla group seek`: computes, prints and commits the offset at which a group continues to read each partition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...terminal.output import print_json, print_table
 
 
 def parse_target(text: str, now_ms: int) -> Target:
-    """Parse `start`, `end`, `17`, `+5`, `-5` or `@TIME`. Raises UsageError."""
+    """Parse the target of committed offsets: `start`, `end`, `17`, `+5`, `-5` or `@TIME`. Raises UsageError."""
     if text in ("start", "beginning", "earliest"):
         return Target("start")
     if text in ("end", "latest"):
@@ -34,9 +34,9 @@ def parse_target(text: str, now_ms: int) -> Target:
 
 
 def parse_offsets(lines: Iterable[str], where: str) -> Offsets:
-    """Parse lines of `TOPIC PARTITION OFFSET`, separated by blanks or commas.
+    """Parse offsets by partition from lines `TOPIC PARTITION OFFSET`, separated by blanks or commas.
 
-    Raises CommandFailed with the number of a malformed line.
+    Raises CommandFailed, which names the source `where` and the number of the malformed line.
     """
     offsets: Offsets = {}
     for number, line in enumerate(lines, 1):
@@ -54,7 +54,8 @@ def parse_offsets(lines: Iterable[str], where: str) -> Offsets:
 
 
 def seek(arguments: argparse.Namespace) -> None:
-    """Print the offsets before and after, and commit them unless it is a dry run."""
+    """Print a group's committed offsets before and after the move, and commit the new offsets unless it is a dry
+    run."""
     named = [text for text in arguments.topic if "=" in text]
     ways = [way for way in (arguments.to, arguments.to_group, arguments.to_file) if way is not None]
     if bool(named) == bool(ways):
@@ -115,13 +116,13 @@ async def _seek(
 
 
 async def _named_offsets(admin: Admin, arguments: argparse.Namespace) -> Offsets:
-    """Return the offsets that options such as `--topic orders:0=42` give."""
+    """Return the offsets by partition that options such as `--topic orders:0=42` give."""
     offsets = partition_offsets(arguments.topic, await _existing(admin)) or {}
     return {TopicPartition(*one): offset for one, offset in offsets.items()}
 
 
 async def _partitions(admin: Admin, arguments: argparse.Namespace, known: Offsets) -> list[TopicPartition]:
-    """Return the partitions named by `--topic`, or else the partitions with known offsets."""
+    """Return the partitions named by `--topic`, or else the partitions with committed offsets (`known`)."""
     if not arguments.topic:
         if not known:
             raise CommandFailed(f"group {arguments.group!r} keeps no offsets: name topics with --topic")

@@ -1,4 +1,4 @@
-"""`ottla group list` and `ottla group describe`: prints groups, their members and lag."""
+"""`ottla group list` and `ottla group describe`: print groups, their members and lag."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ listed."""
 
 
 def list_groups(arguments: argparse.Namespace) -> None:
-    """Print groups, with members and lag if an option needs them.
+    """Print the groups of the cluster, with members and lag if an option needs them.
 
-    Raises CommandFailed with the brokers that returned no list.
+    Raises CommandFailed with the errors of brokers that listed no groups.
     """
     rows, failures = run_client(_listed(arguments))
     if failures and not rows:
@@ -45,7 +45,7 @@ def list_groups(arguments: argparse.Namespace) -> None:
 
 
 def describe(arguments: argparse.Namespace) -> None:
-    """Print groups and their partitions."""
+    """Print groups with their members, and the offset and lag of each partition."""
     reports = run_client(_reports(arguments))
     if arguments.output == "json":
         print_json([_as_json(one, arguments) for one in reports])
@@ -77,7 +77,7 @@ def may_lag(one: GroupReport, least: int) -> bool:
 
 
 async def _listed(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, KafkaError]]:
-    """Return the groups as rows, and the errors of brokers that returned no list."""
+    """Return the groups as rows by column name, and the errors of brokers that listed no groups."""
     async with Admin(**connection_of(arguments)) as admin:
         listed, silent = split(await admin.list_groups_by_broker(patience_ms=PATIENCE_MS))
         failures = {f"broker {broker}": error for broker, error in silent.items()}
@@ -179,7 +179,7 @@ def _shown(value: object) -> object:
 
 
 def _lag(known: int | None, unknown: int) -> object:
-    """Return the sum of the known lags; `22+` if other lags are unknown."""
+    """Format a group's lag in records: the sum `known`, or `22+` if the lag of `unknown` partitions is unknown."""
     return "-" if known is None else f"{known}+" if unknown else known
 
 

@@ -1,4 +1,4 @@
-"""`ottla log`: inspects the files of a data folder without a broker."""
+"""`ottla log`: prints and checks the files of a data folder without a broker."""
 
 from __future__ import annotations
 

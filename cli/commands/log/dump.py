@@ -1,4 +1,5 @@
-"""`ottla log dump`: prints files entry by entry while it reads them, since they may be larger than memory."""
+"""`ottla log dump`: prints segments and other files entry by entry while it reads them, since they may be larger than
+memory."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ SHOWN_BYTES_MAX = 200
 
 
 def dump(arguments: argparse.Namespace) -> None:
-    """Print the contents of every path. Raises CommandFailed if a file cannot be read or is damaged."""
+    """Print the entries of every given file or folder. Raises CommandFailed if a file cannot be read or is damaged."""
     show = _json if arguments.output == "json" else _text
     for path in arguments.paths:
         for one in _files(path):

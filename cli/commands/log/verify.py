@@ -1,4 +1,4 @@
-"""`ottla log verify`: checks segments and partitions."""
+"""`ottla log verify`: checks log segments and partition folders for damage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from ...terminal.text import say, show_progress
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Print a line for each partition or segment, and every problem; return 1 if there is a problem."""
+    """Check log segments for damage.
+
+    Print a line for each partition or segment, and every problem; return 1 if there is a problem.
+    """
     rows: list[dict[str, Any]] = []
     problems: list[Problem] = []
     targets = [target for path in arguments.paths for target in _targets(path)]
@@ -52,7 +55,8 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def _targets(path: Path) -> list[Path]:
-    """Return the segment or partition folder itself, or the partition folders of a data folder."""
+    """Return the paths to check: the given segment or partition folder itself, or the partition folders of a data
+    folder."""
     if path.suffix == ".log" and not path.is_dir():
         return [path]
     if not path.is_dir():

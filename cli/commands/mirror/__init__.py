@@ -69,7 +69,7 @@ def _create(actions: Actions) -> None:
 
 
 def _add_what_is_copied(options: CommandParser, source: str) -> None:
-    """Add the options for the source, the copied topics and groups, and the bandwidth."""
+    """Add the options for the mirror's source cluster, the copied topics and groups, and the bandwidth."""
     options.add_argument(
         "--from",
         dest="source",

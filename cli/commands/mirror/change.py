@@ -1,4 +1,4 @@
-"""`ottla mirror pause`, `resume`, `limit`, `promote` and `delete`."""
+"""`ottla mirror pause`, `resume`, `limit`, `promote` and `delete`: change a mirror."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def pause(arguments: argparse.Namespace) -> None:
 
 
 def resume(arguments: argparse.Namespace) -> None:
-    """Resume the mirror; with `--accept-gap`, continue after the lost records, too."""
+    """Resume a paused mirror; with `--accept-gap`, also continue partitions that a fault has stopped, without the lost
+    records."""
     if arguments.topic and not arguments.accept_gap:
         raise UsageError("a mirror is resumed as a whole: --topic goes with --accept-gap")
     accepted: list[Stopped] = []
@@ -52,14 +53,14 @@ def resume(arguments: argparse.Namespace) -> None:
 
 
 def limit(arguments: argparse.Namespace) -> None:
-    """Limit the bandwidth of the mirror."""
+    """Limit the bytes per second that each broker copies from the mirror's source; `none` removes the limit."""
     bandwidth = bandwidth_of(arguments.bandwidth)
     _do(arguments, lambda admin: admin.limit_mirror(arguments.name, bandwidth))
     _print_result(arguments, "limited" if bandwidth else "unlimited")
 
 
 def promote(arguments: argparse.Namespace) -> None:
-    """Promote the mirror: its topics accept records from then on."""
+    """Promote a mirror: copying stops, and its topics accept records from producers."""
     before = _one(arguments)
     # The copy of the source's committed offsets is deleted, so it does not count.
     topics = [topic for topic in before.topics if not is_offsets_copy(topic.name)]
@@ -99,14 +100,15 @@ def promote(arguments: argparse.Namespace) -> None:
 
 
 def delete(arguments: argparse.Namespace) -> None:
-    """Delete the mirror; its topics stay."""
+    """Delete a mirror; its topics stay in the cluster."""
     confirm(f"Delete mirror {arguments.name}? Its topics stay.", yes=arguments.yes)
     _do(arguments, lambda admin: admin.delete_mirror(arguments.name))
     _print_result(arguments, "deleted")
 
 
 def _to_accept(arguments: argparse.Namespace) -> list[Stopped]:
-    """Print the faults, ask for confirmation, and return the accepted faults."""
+    """Print the faults that have stopped partitions of the mirror, ask for confirmation, and return the accepted
+    faults."""
     mirror = _one(arguments)
     known = {topic.name for topic in mirror.topics}
     for name in arguments.topic:
@@ -123,7 +125,7 @@ def _to_accept(arguments: argparse.Namespace) -> list[Stopped]:
 
 
 def _left_behind(mirror: MirrorDescription) -> str:
-    """Describe the records that a promotion leaves at the source."""
+    """Return a sentence about the records that a promotion of the mirror leaves at the source."""
     faults = len(stopped(mirror))
     stands = f" {faults} partitions have stopped before, and miss later records." if faults else ""
     if mirror.lag is None:
@@ -133,8 +135,10 @@ def _left_behind(mirror: MirrorDescription) -> str:
 
 
 def _left_behind_cut(mirror: MirrorDescription) -> str:
-    """Describe the records that a promotion at the present cut leaves at the source. Raises CommandFailed without a
-    cut."""
+    """Return a sentence about the records that a promotion at the mirror's newest cut leaves at the source.
+
+    Raises CommandFailed without a cut.
+    """
     if mirror.cut is None:
         raise CommandFailed(
             f"mirror {mirror.name!r} has no cut that all copies have reached: {why_no_cut(mirror)}"

@@ -1,4 +1,5 @@
-"""`ottla mirror create` and `reconnect`: read the options of the source; `create --wait` waits for the copies."""
+"""`ottla mirror create` and `reconnect`: read the connection options of the source cluster; `create --wait` waits for
+the copies."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def create(arguments: argparse.Namespace) -> None:
 
 
 def reconnect(arguments: argparse.Namespace) -> None:
-    """Replace the address or the options with which the brokers reach the source."""
+    """Replace the address or the connection options with which brokers reach a mirror's source cluster."""
     options = source_options(arguments.source_option, arguments.source_options_file)
     run_client(_reconnect(arguments, options))
     if arguments.output == "json":
@@ -78,7 +79,10 @@ async def _create(arguments: argparse.Namespace, start: str | int, options: dict
 
 
 async def _follow(arguments: argparse.Namespace) -> None:
-    """Wait until each copy has once caught up with its source."""
+    """Wait until each copy of the mirror has once caught up with its source.
+
+    Raises CommandFailed if a fault stops a copy.
+    """
     caught_up: set[tuple[str, int]] = set()
     async with Admin(**connection_of(arguments)) as admin:
         while True:
@@ -116,7 +120,7 @@ def _start(text: str) -> str | int:
 
 
 def bandwidth_of(text: str) -> int:
-    """Return the bandwidth in bytes/s; 0 for `none`. Raises UsageError."""
+    """Parse `--bandwidth` of a mirror into bytes/s; 0, no limit, for `none`. Raises UsageError."""
     if text == "none":
         return 0
     found = bytes_of(text, "--bandwidth")
@@ -126,7 +130,10 @@ def bandwidth_of(text: str) -> int:
 
 
 def source_options(pairs: list[str], file: Path | None) -> dict[str, str]:
-    """Return the options of the connections to the source. Raises UsageError and CommandFailed."""
+    """Return the options of the brokers' connections to a mirror's source cluster.
+
+    `pairs` override those in `file`. Raises UsageError and CommandFailed.
+    """
     given = key_values(pairs, "--source-option")
     for name in given:
         if is_secret(name):

@@ -1,4 +1,5 @@
-"""`ottla mirror failback`: reports the records that would be lost, and turns topics into copies."""
+"""`ottla mirror failback`: makes a cluster's topics copies of a cluster that was promoted from them, and reports the
+records that would be lost."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from .create import bandwidth_of, source_options
 
 
 def failback(arguments: argparse.Namespace) -> int:
-    """Turn topics into copies of their former copies.
+    """Make topics copies of topics in another cluster that were copies of them before.
+
+    Records that exist only here are lost.
 
     Return 1 if a dry run finds that the request would be refused.
     """

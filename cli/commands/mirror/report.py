@@ -1,4 +1,4 @@
-"""Reports on mirrors: table rows for people, trees for JSON. Pure functions."""
+"""Reports on mirrors: table rows and lines for people, and JSON. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A partition whose copying a fault has stopped."""
+    """A partition whose copying by a mirror a fault has stopped."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Stopped:
 
     @property
     def records(self) -> int | None:
-        """The number of affected offsets; None for all records of the copy."""
+        """The number of offsets that the fault affects; None for all records of the copy."""
         return None if self.fault.kind is FaultKind.MADE_ANEW else self.fault.end - self.fault.first
 
     @property
@@ -55,7 +55,7 @@ class Stopped:
 
 
 def stopped(mirror: MirrorDescription, topics: Collection[str] = ()) -> list[Stopped]:
-    """Return the faults in these topics, or in all topics.
+    """Return the partitions of a mirror that a fault has stopped, in these topics or in all topics.
 
     After the promotion only a fault in the copy of committed offsets still counts.
     """
@@ -70,7 +70,7 @@ def stopped(mirror: MirrorDescription, topics: Collection[str] = ()) -> list[Sto
 
 
 def state_of(mirror: MirrorDescription, topic: MirrorTopicDescription) -> str:
-    """Return the state of a topic's copies in one or two words."""
+    """Return the state of a mirror's copy of a topic in one or two words, such as `copying` or `no leader`."""
     if topic.faults and is_offsets_copy(topic.name):
         return "faulted"
     if mirror.phase is not MirrorPhase.ACTIVE:
@@ -85,7 +85,7 @@ def state_of(mirror: MirrorDescription, topic: MirrorTopicDescription) -> str:
 
 
 def troubles(mirror: MirrorDescription) -> Iterator[tuple[str, str]]:
-    """Yield a broker or partition and the reason why nothing is copied there at the moment."""
+    """Yield the brokers and partitions of a mirror for which nothing is copied at the moment, each with the reason."""
     for broker_id, why in sorted(mirror.troubles.items()):
         yield f"broker {broker_id}", why
     for broker_id, error in sorted(mirror.unanswered.items()):
@@ -97,7 +97,7 @@ def troubles(mirror: MirrorDescription) -> Iterator[tuple[str, str]]:
 
 
 def summary(mirror: MirrorDescription) -> str:
-    """Return a line about a mirror as a whole."""
+    """Return a line about a mirror: name, source cluster, phase, patterns of topics and groups, and bandwidth."""
     groups = f", groups {mirror.groups_pattern}" if mirror.groups_pattern else ""
     limit = f", at most {bytes_text(mirror.bandwidth)}/s for each broker" if mirror.bandwidth else ""
     acls = ", with their ACLs" if mirror.acls else ""
@@ -108,7 +108,10 @@ def summary(mirror: MirrorDescription) -> str:
 
 
 def cut_line(mirror: MirrorDescription) -> str:
-    """Return a line about the cut of a past or future promotion; empty if no cut matters."""
+    """Return a line about the cut at which a mirror was or can be promoted: its commit index and age.
+
+    Empty for a mirror that was promoted without a cut.
+    """
     if mirror.phase is MirrorPhase.PROMOTED:
         at = mirror.cut.commit_index if mirror.is_promoted_at_cut and mirror.cut else None
         left = "; groups are still to get their committed offsets" if mirror.takes_offsets else ""
@@ -120,7 +123,7 @@ def cut_line(mirror: MirrorDescription) -> str:
 
 
 def why_no_cut(mirror: MirrorDescription) -> str:
-    """Return the known reason why no newer cut is reached."""
+    """Return the known reason why a mirror's copies have reached no newer cut."""
     if mirror.cuts_trouble:
         return mirror.cuts_trouble
     if not mirror.behind_cut:
@@ -131,24 +134,25 @@ def why_no_cut(mirror: MirrorDescription) -> str:
 
 
 def cut_as_json(cut: MirrorCut | None) -> dict[str, int] | None:
-    """Return a cut as a tree for JSON, or None if there is none."""
+    """Return a mirror's cut for JSON, with the keys `commit_index` and `age_ms`; None if there is none."""
     return None if cut is None else {"commit_index": cut.commit_index, "age_ms": cut.age_ms}
 
 
 def progress(mirror: MirrorDescription) -> str:
-    """Return a line about the progress of the copies."""
+    """Return a line about the progress of a mirror: its number of topics, and the records and bytes still to copy."""
     lag = UNKNOWN if mirror.lag is None else f"{mirror.lag:,}"
     size = "" if mirror.lag_bytes is None else f" ({bytes_text(mirror.lag_bytes)})"
     return f"{mirror.name}: {len(mirror.topics)} topics, {lag} records to copy{size}"
 
 
 def shown(number: int | None) -> object:
-    """Return a number, or a sign for an unknown number."""
+    """Return a number for a table cell; `?` for an unknown number."""
     return UNKNOWN if number is None else number
 
 
 def topic_row(mirror: MirrorDescription, topic: MirrorTopicDescription) -> tuple[object, ...]:
-    """Return a row of the table of `mirror status`."""
+    """Return the row of a topic in the table of `ottla mirror status`: partitions, state, lag, delay in ms and
+    faults."""
     size = UNKNOWN if topic.lag_bytes is None else bytes_text(topic.lag_bytes)
     return (
         topic.name,
@@ -162,7 +166,8 @@ def topic_row(mirror: MirrorDescription, topic: MirrorTopicDescription) -> tuple
 
 
 def as_json(mirror: MirrorDescription) -> dict[str, Any]:
-    """Return a mirror as a tree for JSON; unknown numbers are null."""
+    """Return a mirror's description for JSON: settings, lag, topics with partitions, cut and troubles; unknown numbers
+    are null."""
     return {
         "name": mirror.name,
         "phase": mirror.phase.name.lower(),
@@ -217,7 +222,8 @@ def _partition_as_json(one: MirrorPartitionDescription) -> dict[str, Any]:
 
 
 def fault_as_json(fault: MirrorFault) -> dict[str, Any]:
-    """Return a fault as a tree for JSON, with the offsets from `first` (inclusive) to `end` (exclusive)."""
+    """Return the fault of a mirror's partition for JSON: `kind`, `reason`, and offsets from `first` (inclusive) to
+    `end` (exclusive)."""
     is_anew = fault.kind is FaultKind.MADE_ANEW
     return {
         "kind": KINDS[fault.kind],

@@ -13,7 +13,7 @@ from .report import KINDS, as_json, cut_line, shown, stopped, summary, topic_row
 
 
 def list_mirrors(arguments: argparse.Namespace) -> None:
-    """Print a line for each mirror."""
+    """Print a line for each mirror: phase, source, topics, lag and faults."""
     mirrors = run_client(describe(arguments, []))
     if arguments.output == "json":
         keys = ("name", "phase", "bootstrap_servers", "source_cluster_id", "lag", "lag_bytes")
@@ -40,7 +40,10 @@ def list_mirrors(arguments: argparse.Namespace) -> None:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Print the details of mirrors; return 1 if a fault or a trouble stops any copy."""
+    """Print the details of mirrors: topics, faults and troubles.
+
+    Return 1 if a fault or another problem stops any copy.
+    """
     mirrors = run_client(describe(arguments, arguments.names))
     if arguments.output == "json":
         print_json([as_json(one) for one in mirrors])
@@ -53,7 +56,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 async def describe(arguments: argparse.Namespace, names: list[str]) -> list[MirrorDescription]:
-    """Return these mirrors, or all mirrors if no name is given."""
+    """Return the descriptions of these mirrors, or of all mirrors if no name is given."""
     async with Admin(**connection_of(arguments)) as admin:
         return await admin.describe_mirrors(names or None)
 

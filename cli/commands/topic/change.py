@@ -36,7 +36,7 @@ def create(arguments: argparse.Namespace) -> None:
 
 
 def alter(arguments: argparse.Namespace) -> None:
-    """Set and unset settings of topics."""
+    """Set and unset settings of the named topics."""
     changes: dict[str, str | None] = {**key_values(arguments.set, "--set")}
     if not changes and not arguments.unset:
         raise UsageError("topic alter: say what to change with --set KEY=VALUE or --unset KEY")
@@ -52,7 +52,7 @@ def alter(arguments: argparse.Namespace) -> None:
 
 
 def add_partitions(arguments: argparse.Namespace) -> None:
-    """Raise the number of partitions."""
+    """Raise the number of partitions of the named topics."""
     if arguments.num is not None and arguments.num < 1:
         raise UsageError(f"--num takes 1 or more, not {arguments.num}")
 
@@ -66,7 +66,7 @@ def add_partitions(arguments: argparse.Namespace) -> None:
 
 
 def delete(arguments: argparse.Namespace) -> None:
-    """Delete topics after a confirmation."""
+    """Delete the named topics after a confirmation."""
     names = _named(arguments)
     confirm(f"Delete {_count(names)} with all records: {', '.join(names)}?", yes=arguments.yes)
 
@@ -102,7 +102,7 @@ def _count(names: Sequence[str]) -> str:
 
 
 async def _for_each(arguments: argparse.Namespace, names: Sequence[str], act: Act) -> None:
-    """Act on every named topic, even if some fail, and print each result."""
+    """Call `act` for every named topic, even if some fail, and print each result."""
     results: list[tuple[str, str]] = []
     failures: list[str] = []
     async with Admin(**connection_of(arguments)) as admin:

@@ -44,7 +44,7 @@ class TopicReport:
 
 
 def list_topics(arguments: argparse.Namespace) -> None:
-    """Print names, partitions and replicas."""
+    """Print the names of topics, with their numbers of partitions and replicas."""
     topics = run_client(_topics(arguments))
     if not arguments.names and not arguments.internal:
         topics = [topic for topic in topics if not topic.is_internal]
@@ -58,7 +58,7 @@ def list_topics(arguments: argparse.Namespace) -> None:
 
 
 def describe(arguments: argparse.Namespace) -> None:
-    """Print partitions and settings."""
+    """Print the partitions and settings of topics."""
     reports = run_client(_reports(arguments))
     if arguments.output == "json":
         print_json([_as_json(report) for report in reports])

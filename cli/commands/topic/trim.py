@@ -19,7 +19,7 @@ from ...terminal.output import print_json, print_table
 
 
 def trim(arguments: argparse.Namespace) -> None:
-    """Delete records below an offset or older than a time."""
+    """Delete a topic's records below an offset or older than a time, after a confirmation."""
     has_offsets = any("=" in name for name in arguments.names)
     if has_offsets == (arguments.offset is not None or arguments.timestamp is not None):
         raise UsageError(
@@ -82,7 +82,7 @@ async def _offsets(arguments: argparse.Namespace, end: bool, stamp: int | None) 
 async def _delete(
     arguments: argparse.Namespace, before: dict[TopicPartition, int], asked: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Delete the records below these offsets, and return the new start of every partition in `asked`.
+    """Delete the records below the offsets `before`, and return the new start offset of every partition in `asked`.
 
     No request is sent for a partition that has no records below its offset.
     """
