@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class CommandFailed(Exception):
-    """A failure to carry out a valid command: exit code 1. The message is one line."""
+    """A failure of a valid command, which ends with exit code 1. The message is one line."""
 
 
 class UsageError(Exception):
-    """An error in the arguments: exit code 2. The message says what is allowed."""
+    """An error in a command's arguments, which ends it with exit code 2. The message says what is allowed."""

@@ -14,7 +14,7 @@ _LOOK_AGAIN_S: Final = 0.05
 
 
 class FileHeld(Exception):
-    """A lock is held by another process; `owner` is the content of the file, usually a process id."""
+    """The lock of a file is held by another process; `owner` is the content of the file, usually a process id."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(owner)
@@ -22,7 +22,7 @@ class FileHeld(Exception):
 
 
 def lock(file: TextIO) -> None:
-    """Lock an open file until it is closed. Raises FileHeld, and OSError."""
+    """Lock an open file exclusively until it is closed. Raises FileHeld after a wait of two seconds, and OSError."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
@@ -36,14 +36,14 @@ def lock(file: TextIO) -> None:
 
 
 def sign(file: TextIO) -> None:
-    """Replace the content of a locked file with this process's id. Raises OSError."""
+    """Replace the content of a locked file by this process's id. Raises OSError."""
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace the content of `path` by `text`.
+    """Replace the content of the file `path` by `text`.
 
     A reader sees either the whole old or the whole new text, even after a power loss.
     """

@@ -1,4 +1,4 @@
-"""Entry point: imports the module of one command and turns failures into one line and an exit code."""
+"""Entry point of `ottla`: imports the module of one command, and turns failures into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ COMMANDS = {
 
 
 class Command(Protocol):
-    """The interface of a command's module."""
+    """The interface of a command's module: its argument parser and its execution."""
 
     def parser(self, name: str) -> argparse.ArgumentParser:
         """Return the parser of the command called `name`."""
@@ -97,7 +97,7 @@ class Command(Protocol):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
+    """Run one `ottla` command and return its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
     for stream in ("stdout", "stderr"):  # A daemon may be started with closed streams.
         if getattr(sys, stream) is None:

@@ -1,4 +1,4 @@
-"""The event loop of commands; refusals of the cluster become errors in plain words."""
+"""Execution of a command's requests to a cluster; refusals by the cluster become errors in plain words."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 def refusal(error: KafkaError) -> str:
-    """Return a refusal as text: the reason, then Kafka's name of it."""
+    """Return the text of a cluster's refusal: the reason, then Kafka's name of the error."""
     return f"{error.message} ({error.code.name})"
 
 
 def raise_refusals(failures: Mapping[str, KafkaError]) -> None:
-    """Raise CommandFailed with all refusals, if there are any."""
+    """Raise CommandFailed with the texts of all refusals by the cluster, if there are any.
+
+    The keys name the refused things.
+    """
     if failures:
         raise CommandFailed("; ".join(f"{what}: {refusal(error)}" for what, error in failures.items()))

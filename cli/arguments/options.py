@@ -84,9 +84,9 @@ class Actions:
         )
 
     def add(self, name: str, carried_out_by: str, description: str, examples: str) -> CommandParser:
-        """Add an action to the command, and return its argument parser.
+        """Add an action to the command, and return the action's argument parser.
 
-        The function `carried_out_by` (`module:function`) carries it out.
+        The function `carried_out_by` (`module:function`) carries the action out.
         """
         parser = self._parsers.add_parser(
             name,

@@ -78,7 +78,7 @@ def abort_hanging(arguments: argparse.Namespace) -> None:
 
 
 def _partition_named(text: str) -> TopicPartition:
-    """Parse `TOPIC:PARTITION`. Raises UsageError."""
+    """Parse the text `TOPIC:PARTITION` of an argument into a partition. Raises UsageError."""
     from ...client.records import TopicPartition
 
     topic, colon, index = text.rpartition(":")

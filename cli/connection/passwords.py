@@ -16,9 +16,9 @@ from ..failures import CommandFailed, UsageError
 
 
 def password_of(file: Path | None, variable: str, prompt: str, *, twice: bool = False) -> Secret:
-    """Return a password from `file`, else from the environment, else from the terminal.
+    """Return a password from `file`, else from the environment `variable`, else typed at a terminal after `prompt`.
 
-    A new password is asked for `twice`. Raises CommandFailed and UsageError.
+    With `twice` it must be typed twice, as for a new password. Raises CommandFailed and UsageError.
     """
     if file is not None:
         return password_in(file)

@@ -1,4 +1,4 @@
-"""A blocking connection to a quorum node, for commands that hold a secret of the cluster."""
+"""A blocking connection to a quorum node, for commands that hold the cluster's secret."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOBODY = -1
 
 
 class PlainQuorumLink:
-    """A connection to a quorum node over a plain socket.
+    """A blocking, authenticated connection to a quorum node over a plain socket.
 
     Methods raise OSError, HandshakeError and FrameError, and MalformedMessage for an unknown message.
     """
@@ -44,7 +44,7 @@ class PlainQuorumLink:
         timeout_s: float,
         tls: NodeTls | None = None,
     ) -> None:
-        """Connect and carry out the handshake."""
+        """Connect to the quorum node and authenticate with the secret in `security`."""
         identity = Identity(NOBODY, os.urandom(DIRECTORY_ID_BYTES), cluster_id)
         handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES))
         self._socket = socket.create_connection(address, timeout_s)
@@ -74,13 +74,13 @@ class PlainQuorumLink:
         self._socket.sendall(b"".join(self._channel.seal(encode_session_message(message))))
 
     def receive(self) -> SessionMessage:
-        """Wait for the next message and return it."""
+        """Wait for the next message of the quorum node and return it."""
         while not self._received:
             self._received = self._channel.feed(self._some())
         return decode_session_message(self._received.pop(0))
 
     def _begin_tls(self, host: str, tls: NodeTls) -> None:
-        """Wrap the socket in TLS and check the peer. Raises ConnectionError and HandshakeError."""
+        """Wrap the socket in TLS and check the quorum node's certificate. Raises ConnectionError and HandshakeError."""
         try:
             wrapped = tls.dialling.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
@@ -92,7 +92,10 @@ class PlainQuorumLink:
             raise HandshakeError(f"it is refused: {error}") from None
 
     def _in_handshake(self, refusal: str) -> bytes:
-        """Return the next bytes. Raises HandshakeError with `refusal` if the node closes the connection."""
+        """Return the next bytes of the quorum node during the handshake.
+
+        Raises HandshakeError with `refusal` if the node closes the connection.
+        """
         try:
             return self._some()
         except ConnectionError:

@@ -28,7 +28,10 @@ ResultT = TypeVar("ResultT")
 
 
 def connection_of(arguments: argparse.Namespace, *, asks_password: bool = True) -> dict[str, Any]:
-    """Return the keyword arguments of a client. Raises CommandFailed and UsageError."""
+    """Return the keyword arguments of a client for the cluster that flags, environment or profile name.
+
+    Raises CommandFailed and UsageError.
+    """
     given = {
         **_of_profile(arguments),
         **_of_environment(os.environ),
@@ -41,7 +44,7 @@ def connection_of(arguments: argparse.Namespace, *, asks_password: bool = True) 
 
 
 def connection_of_profile(name: str) -> dict[str, Any]:
-    """Return the keyword arguments of a client of another cluster, by the profile of this name.
+    """Return the keyword arguments of a client for the cluster that a profile describes, without flags and environment.
 
     Raises CommandFailed and UsageError.
     """
@@ -52,7 +55,10 @@ def connection_of_profile(name: str) -> dict[str, Any]:
 
 
 def of_flags(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the keyword arguments that the flags alone give. Raises CommandFailed and UsageError."""
+    """Return the keyword arguments of a client that the connection flags alone give.
+
+    Raises CommandFailed and UsageError.
+    """
     given: dict[str, Any] = {}
     if (file := getattr(arguments, "command_config", None)) is not None:
         given |= of_properties(file)
@@ -62,7 +68,10 @@ def of_flags(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def foreign_properties(pairs: Sequence[str]) -> dict[str, str]:
-    """Return the `-X key=value` pairs. Raises UsageError for a malformed pair and for a secret."""
+    """Return the `-X key=value` pairs, named as in librdkafka, as a mapping.
+
+    Raises UsageError for a malformed pair and for a secret.
+    """
     properties = key_values(pairs, "-X")
     for name in properties:
         if is_secret(name):
@@ -74,7 +83,7 @@ def foreign_properties(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def check_pairs(properties: Mapping[str, str]) -> None:
-    """Check whether a client accepts the properties. Raises UsageError."""
+    """Check that a client accepts these connection properties, named as in librdkafka. Raises UsageError."""
     from ...client.security.options import SecurityOptions
     from ...client.security.security import security_of
 
@@ -84,17 +93,15 @@ def check_pairs(properties: Mapping[str, str]) -> None:
 
 
 def of_librdkafka(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Translate properties of librdkafka. Raises UsageError."""
+    """Translate connection properties of librdkafka into keyword arguments of a client. Raises UsageError."""
     from ...client.security import foreign_options
 
     return _understood(lambda: foreign_options.of_librdkafka(properties))
 
 
 def of_properties(file: Path) -> dict[str, Any]:
-    """Read the properties file of a Java client, as `--command-config` names it.
-
-    `config.providers` are resolved. Raises CommandFailed and UsageError.
-    """
+    """Read a properties file of Java clients, which `--command-config` names, and return the keyword arguments of a
+    client."""
     from ...client.security.foreign_options import of_java
 
     properties = resolve(parse_properties(read_text(file), file), os.environ, note).values
@@ -121,7 +128,8 @@ def _of_profile(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _add_password(given: dict[str, Any]) -> None:
-    """Add the password of a user who has a name, unless it is given already."""
+    """Add the password of the user in `given` from the environment or the terminal, unless there is no user or `given`
+    has a password."""
     if "sasl_plain_username" in given and "sasl_plain_password" not in given:
         user = given["sasl_plain_username"]
         given["sasl_plain_password"] = password_of(None, PASSWORD_VARIABLE, f"password of {user}")

@@ -26,7 +26,10 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass(slots=True)
 class Profiles:
-    """The content of the profile file; `chosen` is the default profile, set by `ottla profile use`."""
+    """The content of the profile file: settings by profile name.
+
+    `chosen` is the name of the default profile, set by `ottla profile use`.
+    """
 
     chosen: str | None = None
     settings: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
@@ -41,7 +44,7 @@ class Profiles:
 
 
 def path_of(environ: Mapping[str, str]) -> Path:
-    """Return the path of the profile file."""
+    """Return the path of the profile file, given the environment variables."""
     if folder := environ.get("OTTLA_CONFIG_DIR"):
         return Path(folder) / FILE
     return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ottla" / FILE
@@ -81,12 +84,12 @@ def load(path: Path) -> Profiles:
 
 
 def _text(value: object) -> str:
-    """Return a value as the file writes it: numbers stay text, and `true` does not become `True`."""
+    """Format a value of the profile file as text: numbers keep their digits, and `true` does not become `True`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def save(profiles: Profiles, path: Path) -> None:
-    """Replace the file atomically; only its owner can read it."""
+    """Replace the profile file atomically; only its owner can read it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps({"chosen": profiles.chosen, "profiles": profiles.settings}, indent=2)
     write_atomically(path, text + "\n", mode=0o600)

@@ -40,21 +40,21 @@ _CLOCKS_DIFFER: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class CertificateOwner:
-    """An owner of a certificate: a server with these `hosts`, or a client without hosts."""
+    """The owner of a TLS certificate: a server that is reached under the names `hosts`, or a client without hosts."""
 
     name: str
     hosts: tuple[str, ...] = ()
 
     def file(self, folder: Path) -> Path:
-        """Return the path of the file with the owner's key and certificate."""
+        """Return the path of the file with the owner's private key and certificate."""
         return folder / f"{self.name}.pem"
 
 
 def issue_missing(folder: Path, cluster: str, owners: Iterable[CertificateOwner], now: datetime) -> None:
-    """Issue the certificates that are missing, about to expire, or without some host.
+    """Issue the owners' TLS certificates that are missing, about to expire, or without one of the owner's hosts.
 
-    The first call creates the authority of the cluster. Raises CommandFailed for unreadable files and for files that do
-    not belong together.
+    The first call creates the certificate authority of the cluster. Raises CommandFailed for unreadable files and for
+    files that do not belong together.
     """
     authority = _opened(folder, now) if _is_used(folder) else _made(folder, cluster, now)
     for owner in owners:

@@ -29,7 +29,8 @@ START_TIMEOUT_S = 60.0
 
 
 class Announcement:
-    """The last part to start: it waits until the broker has joined the cluster, then announces the cluster."""
+    """The last part of a combined cluster to start: it waits until the broker has joined the cluster, then announces
+    the cluster."""
 
     def __init__(self, layout: ClusterLayout, announce: Callable[[], None]) -> None:
         self._layout = layout
@@ -46,13 +47,13 @@ class Announcement:
         self._announce()
 
     async def stop(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Do nothing: an announcement has nothing to stop."""
 
 
 def run_combined(layout: ClusterLayout, first_users: Sequence[str], announce: Callable[[int], None]) -> int:
-    """Run both nodes until a signal arrives, and call `announce(pid)` once they serve.
+    """Run the quorum node and the broker until a signal arrives, and call `announce(pid)` once they serve.
 
-    `first_users` are the initial users of a cluster that is not formed yet.
+    `first_users` are the `--add-scram` arguments of a cluster that is not formed yet.
     """
     logs.configure("warning")
     with plain_failures():

@@ -19,10 +19,14 @@ _OF_OTHER_CLUSTERS: Final = ("OTTLA_BOOTSTRAP", "OTTLA_PROFILE", "OTTLA_COMMAND_
 
 
 class LocalConsole:
-    """A console process that listens on a free port and prints its address."""
+    """The process of a local cluster's web console, which listens on a free port and prints its address."""
 
     def __init__(self, layout: ClusterLayout, mode: str) -> None:
-        """Raise CommandFailed if the console's dependencies are missing; `mode` is READS or CHANGES."""
+        """Keep the cluster's layout.
+
+        `mode` is READS, or CHANGES for a console that can change the cluster. Raises CommandFailed if the console's
+        dependencies are missing.
+        """
         try:
             require_extra()
         except ModuleNotFoundError as error:
@@ -32,7 +36,7 @@ class LocalConsole:
 
     @property
     def argv(self) -> list[str]:
-        """The command of the console's process."""
+        """The command line of the console's process."""
         words = [sys.executable, "-m", "ottla", "console", "-b", self._layout.bootstrap]
         words += ["--listen", f"{HOST}:0"]
         for member in self._layout.members:

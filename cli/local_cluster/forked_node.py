@@ -38,7 +38,7 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def load(role: str) -> None:
-    """Import the modules of nodes of this role, once for all nodes that are forked later."""
+    """Import the modules of brokers or quorum nodes (`role`), once for all nodes that are forked later."""
     with only_new_garbage_collected(freezes=True):
         for name in (*LOADED_BY_ALL, *LOADED_BY[role]):
             import_module(name)
@@ -50,8 +50,8 @@ def fork(
     """Fork a process that runs `ottla WORDS`, and return it.
 
     The process runs in `directory`, with only `environment`, with its output in `log`, no other open file, and a
-    separate process group. Its process name is `name`. The process ends if this process is killed. Raises CommandFailed
-    where the system does not support that.
+    separate process group. Its process name is `name`. It ends if its parent, this process, is killed. Raises
+    CommandFailed where the system does not support that.
     """
     set_death_signal = die_with_parent("ottla up")
 
@@ -84,7 +84,7 @@ def fork(
 
 
 def _close_files() -> None:
-    """Close all files but the first three.
+    """Close all files of a forked process but the first three.
 
     Their Python objects belong to frames below this one, which never continue: the process exits.
     """

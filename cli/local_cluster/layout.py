@@ -66,7 +66,7 @@ Brokers listen on P, P + 1, ... and quorum nodes on P + 100, P + 101, ...; the H
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node of the cluster; `role` is `broker` or `quorum`."""
+    """A node of the local cluster with its ports; `role` is `broker` or `quorum`."""
 
     role: str
     id: int
@@ -81,7 +81,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """The content of a folder before a run: the text of its layout file, if there is one, and all file names."""
+    """The content of a cluster's folder before a run: the text of its layout file, if there is one, and all file
+    names."""
 
     layout: str | None
     names: frozenset[str]
@@ -89,7 +90,7 @@ class FolderContents:
 
 @dataclass(slots=True)
 class ClusterLayout:
-    """The members of a cluster and the paths of their files."""
+    """The members of a local cluster and the paths of their files in its folder."""
 
     directory: Path
     cluster_id: str
@@ -103,17 +104,17 @@ class ClusterLayout:
 
     @property
     def members(self) -> list[Member]:
-        """All members, quorum nodes first."""
+        """All nodes of the cluster, quorum nodes first."""
         return self.quorum + self.brokers
 
     @property
     def bootstrap(self) -> str:
-        """The brokers' addresses as clients take them."""
+        """The brokers' addresses in the form of a client's `bootstrap.servers`: `host:port`, separated by commas."""
         return ",".join(f"{HOST}:{member.port}" for member in self.brokers)
 
     @property
     def voters(self) -> str:
-        """The voters as nodes take them: `id@host:port`, separated by commas."""
+        """The quorum nodes in the form of `controller.quorum.voters`: `id@host:port`, separated by commas."""
         return ",".join(f"{member.id}@{HOST}:{member.port}" for member in self.quorum)
 
     @property
@@ -128,7 +129,7 @@ class ClusterLayout:
 
     @property
     def security(self) -> ClusterSecurity | None:
-        """The security settings; None for a cluster without security."""
+        """The security settings of the local cluster; None for a cluster without security."""
         if self.protocol is SecurityProtocol.PLAINTEXT:
             return None
         return ClusterSecurity(self.directory, self.protocol)
@@ -175,7 +176,7 @@ class ClusterLayout:
             return None
 
     def settings(self, member: Member, overrides: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties of a node; `overrides` go first."""
+        """Return the properties of a node of the cluster; `overrides` replace its values."""
         settings = {
             "node.id": str(member.id),
             "cluster.id": self.cluster_id,
@@ -204,7 +205,7 @@ class ClusterLayout:
         return {**settings, **overrides}
 
     def write(self, overrides: Mapping[str, str]) -> None:
-        """Write the layout, the secrets (once) and every node's settings with the `overrides`."""
+        """Write the layout file, the secrets (once) and every node's settings file with the `overrides`."""
         for name in ("config", "logs", "run"):
             (self.directory / name).mkdir(exist_ok=True)
         write_atomically(self.directory / LAYOUT_FILE, json.dumps(_as_json(self), indent=1) + "\n")
@@ -219,7 +220,7 @@ class ClusterLayout:
             write_atomically(self.settings_file(member), text, mode=0o600)
 
     def found(self) -> FolderContents:
-        """Return the present content of the folder."""
+        """Return the present content of the cluster's folder, for `restore`."""
         file = self.directory / LAYOUT_FILE
         return FolderContents(
             file.read_text() if file.exists() else None,
@@ -227,7 +228,7 @@ class ClusterLayout:
         )
 
     def restore(self, found: FolderContents) -> None:
-        """Restore the layout file that the folder had.
+        """Restore the layout file that the cluster's folder had before a run.
 
         If the folder had none, remove all files that this cluster wrote. A folder that no longer exists stays away.
         """
@@ -256,7 +257,7 @@ class ClusterLayout:
                 folder.rmdir()
 
     def _files(self) -> Iterator[Path]:
-        """Yield all files beside the nodes' data; the files that mark the folder's owner come last."""
+        """Yield all files of the cluster beside the nodes' data; the files that mark the folder's owner come last."""
         for member in self.members:
             yield from (self.settings_file(member), self.log_file(member), self.pid_file(member))
         yield self.directory / "logs" / "up.log"
@@ -333,7 +334,8 @@ def _moved(member: Member, first_port: int, first_id: int) -> Member:
 
 
 def _ports(free: Iterator[int], port: int | None) -> tuple[int, int]:
-    """Return the ports of a member and of its HTTP endpoint."""
+    """Return the ports of a node and of its HTTP endpoint: `port` and the port METRICS_PORT_DISTANCE above it, or two
+    free ports if `port` is None."""
     return (next(free), next(free)) if port is None else (port, port + METRICS_PORT_DISTANCE)
 
 

@@ -9,7 +9,7 @@ ENDED = "ZX"
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs or is stopped; a zombie does not count as alive.
+    """Return whether a process exists that is no zombie; a stopped process is alive.
 
     A process is alive while any of its threads is. The first thread of a killed process may end before the others, and
     the process keeps its ports and locks until the last thread has ended.

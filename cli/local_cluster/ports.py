@@ -1,4 +1,4 @@
-"""Ports of a local cluster: chosen among free ports, or given and then checked."""
+"""Ports of a local cluster: chosen among free ports, or given by the user and then checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_AGAIN_S = 0.05
 
 
 def free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
-    """Yield different ports that are free for both TCP and UDP on loopback.
+    """Yield different ports that are free for both TCP and UDP on loopback, and add their reservations to `reserved`.
 
     Each port stays bound until the iterator closes, and reserved after that. No port lies in the range of outgoing
     connections, which could keep a node from starting again. Raises CommandFailed if no port is left.
@@ -47,7 +47,7 @@ def free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
 
 
 def candidate_ports() -> list[int]:
-    """Return the ports for servers in random order, so that concurrent runs seldom try the same port."""
+    """Return the ports that servers may use in random order, so that concurrent runs seldom try the same port."""
     ports = _ports_of_servers()
     return random.sample(ports, len(ports))
 

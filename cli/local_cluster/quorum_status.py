@@ -18,7 +18,7 @@ TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class QuorumAnswer:
-    """A quorum node's answer; `reachable` is False if there was none."""
+    """A quorum node's answer to the question who leads the quorum; `reachable` is False if there was none."""
 
     member: Member
     reachable: bool
@@ -27,13 +27,16 @@ class QuorumAnswer:
 
 
 def ask_quorum(layout: ClusterLayout) -> list[QuorumAnswer]:
-    """Return the answers of all quorum nodes of a local cluster, in the order of their ids."""
+    """Ask all quorum nodes of a local cluster for their leader, and return their answers in the order of their ids."""
     security = LinkSecurity(Secrets.parse(layout.secret_file.read_bytes()))
     return [_ask(member, security, layout.cluster_id) for member in layout.quorum]
 
 
 def leader_of(answers: list[QuorumAnswer]) -> int | None:
-    """Return the leader of the highest term in which a node knows a leader; None while there is none."""
+    """Return the id of the quorum's leader: the one of the highest term that a node reported.
+
+    None while no node knows a leader.
+    """
     known = [answer for answer in answers if answer.leader_id != NOBODY]
     return max(known, key=lambda answer: answer.term).leader_id if known else None
 

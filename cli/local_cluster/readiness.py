@@ -1,7 +1,5 @@
-"""Requests over plain sockets for the brokers that are in the cluster, cheap enough for fifty a second.
-
-Each request proves knowledge of the cluster secret, because listeners may require a login.
-"""
+"""Requests to brokers, over plain sockets, for the brokers that have joined the cluster; cheap enough for fifty a
+second."""
 
 from __future__ import annotations
 

@@ -38,58 +38,59 @@ _PASSWORD_BYTES: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class ClusterSecurity:
-    """The security of the cluster in `directory`; `protocol` is the security protocol of its client listeners."""
+    """The security files and settings of the local cluster in `directory`; `protocol` is the security protocol of its
+    client listeners."""
 
     directory: Path
     protocol: SecurityProtocol
 
     @property
     def tls(self) -> Path:
-        """The folder of certificates."""
+        """The path of the folder with the cluster's certificates."""
         return self.directory / "tls"
 
     @property
     def clients(self) -> Path:
-        """The folder of client files."""
+        """The path of the folder with the files for clients."""
         return self.directory / "client"
 
     @property
     def ca_file(self) -> Path:
-        """The certificate of the authority that clients trust."""
+        """The path of the certificate of the authority that clients trust."""
         return self.tls / "ca.pem"
 
     @property
     def password_file(self) -> Path:
-        """The file with the first user's password."""
+        """The path of the file with the first user's password."""
         return self.clients / f"{ADMIN}.password"
 
     @property
     def metrics_token_file(self) -> Path:
-        """The file with the bearer token for the nodes' metrics, which name topics, groups and users."""
+        """The path of the file with the bearer token for the nodes' metrics, which name topics, groups and users."""
         return self.clients / "metrics.token"
 
     @property
     def java_file(self) -> Path:
-        """The options file for Java clients."""
+        """The path of the properties file for Java clients."""
         return self.clients / f"{ADMIN}.properties"
 
     @property
     def librdkafka_file(self) -> Path:
-        """The options file for librdkafka."""
+        """The path of the properties file for librdkafka."""
         return self.clients / f"{ADMIN}.conf"
 
     @property
     def certificate_file(self) -> Path:
-        """The file with the first user's key and certificate, for authentication by certificate."""
+        """The path of the file with the first user's key and certificate, for authentication by certificate."""
         return self.tls / f"{ADMIN}.pem"
 
     @property
     def principal(self) -> str:
-        """The first user's principal."""
+        """The first user's principal, as ACLs name it."""
         return f"User:{ADMIN}" if self.protocol.has_sasl else f"User:CN={ADMIN}"
 
     def files(self, brokers: Iterable[str]) -> Iterator[Path]:
-        """Yield all files that are written for these brokers and for clients."""
+        """Yield the paths of all security files that are written for these brokers and for clients."""
         for name in ("ca", ADMIN, *brokers):
             yield self.tls / f"{name}.pem"
         yield self.tls / "ca.key"
@@ -97,7 +98,7 @@ class ClusterSecurity:
         yield self.metrics_token_file
 
     def settings(self, role: str, name: str) -> dict[str, str]:
-        """Return the security settings of a node, whose certificate is called `name`."""
+        """Return the security settings of a node of the local cluster, whose certificate is called `name`."""
         common = {
             "cluster.link.encryption": "required",
             "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -143,10 +144,8 @@ class ClusterSecurity:
         return options
 
     def write(self, brokers: Sequence[str], bootstrap: str, cluster_id: str, *, is_formed: bool) -> None:
-        """Create missing certificates of `brokers`, the password and the token, and write the client files.
-
-        Raises CommandFailed if the cluster `is_formed`, so that its users exist, but the password file is gone.
-        """
+        """Create missing certificates of `brokers`, the first user's password and the metrics token, and write the
+        client files."""
         for folder in (self.clients, self.tls):
             folder.mkdir(mode=0o700, exist_ok=True)
             folder.chmod(0o700)
@@ -169,7 +168,7 @@ class ClusterSecurity:
         write_atomically(self.java_file, written(self._java_options(options)), mode=0o600)
 
     def described(self) -> dict[str, str]:
-        """Return the security section of cluster.json."""
+        """Return the security section of cluster.json: protocol, first user, and the paths of files for clients."""
         found = {
             "protocol": self.protocol.value,
             "principal": self.principal,
@@ -187,7 +186,8 @@ class ClusterSecurity:
         return found
 
     def told(self, bootstrap: str) -> Iterator[str]:
-        """Yield lines for people: files, addresses, and commands to try next."""
+        """Yield lines that tell a user how to connect to the secured cluster: files, addresses, and commands to try
+        next."""
         yield ""
         yield f"clients use {self.protocol.value}; users other than {ADMIN} may do nothing until an ACL allows it"
         yield f"  bootstrap     {bootstrap}"

@@ -1,4 +1,5 @@
-"""The processes of a local cluster: started together, watched but not restarted, brokers stopped before the quorum."""
+"""The node processes of a local cluster: started together, watched but not restarted, brokers stopped before the
+quorum."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ PASSED_ON_PREFIXES = ("PYTHON", "OTTLA_", "KAFKA_", "MALLOC_")
 
 @dataclass(slots=True)
 class Child:
-    """A node's process as started by `ottla up`."""
+    """The process of a node that `ottla up` started."""
 
     member: Member
     process: ForkProcess
@@ -38,22 +39,25 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """True if the process has not ended."""
+        """True if the node's process has not ended."""
         return self.process.exitcode is None
 
     @property
     def exit_code(self) -> int:
-        """The exit code of an ended process; negative if a signal ended it."""
+        """The exit code of the node's ended process; negative if a signal ended it."""
         code = self.process.exitcode
         assert code is not None
         return code
 
 
 class Supervisor:
-    """A supervisor of a layout's nodes. It runs in the main thread, so that signals end its waiting."""
+    """A supervisor of the node processes of a local cluster.
+
+    It runs in the main thread, so that signals end its waiting.
+    """
 
     def __init__(self, layout: ClusterLayout, first_users: Sequence[str] = ()) -> None:
-        """Keep the layout; `first_users` are `--add-scram` arguments for a cluster that is not formed yet."""
+        """Keep the cluster's layout; `first_users` are `--add-scram` arguments for a cluster that is not formed yet."""
         self._layout = layout
         self._first_users = first_users
         self._children: list[Child] = []
@@ -71,7 +75,7 @@ class Supervisor:
         self.directory = str(Path(_package_file).resolve().parents[1])
 
     def watch_signals(self) -> None:
-        """Turn SIGINT and SIGTERM into requests to stop, which end `wait`."""
+        """Turn SIGINT and SIGTERM into requests to stop the cluster, which end `wait`."""
         for end in (self._wake, self._signalled):
             end.setblocking(False)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -81,11 +85,11 @@ class Supervisor:
 
     @property
     def stopping(self) -> bool:
-        """True if a stop was requested."""
+        """True if a signal has requested to stop the cluster."""
         return self._stop_requests > 0
 
     def argv(self, member: Member) -> list[str]:
-        """Return the command that runs one node alone, in `directory` and with `environment`."""
+        """Return the command line that runs one node alone, in `directory` and with `environment`."""
         return [sys.executable, "-m", "ottla", *self._words(member)]
 
     def _words(self, member: Member) -> list[str]:
@@ -94,7 +98,7 @@ class Supervisor:
         return [member.role, *files]
 
     def start(self, members: Iterable[Member]) -> None:
-        """Start all `members` at once."""
+        """Start the processes of all `members` at once."""
         for member in members:
             self._log_begins[member] = self._log_bytes(member)
             forked_node.load(
@@ -118,12 +122,15 @@ class Supervisor:
         return [word for user in users for word in ("--add-scram", user)]
 
     def process(self, member: Member) -> tuple[int, list[str]]:
-        """Return the process id and command of a started member."""
+        """Return the process id and command line of a started node."""
         pid = next(child.pid for child in self._children if child.member == member)
         return pid, self.argv(member)
 
     def wait(self, timeout_s: float | None) -> list[Child]:
-        """Sleep until a child dies, a signal arrives or the time is over; return the children that died."""
+        """Wait until a node's process dies, a signal arrives or `timeout_s` seconds are over.
+
+        Returns the processes that died.
+        """
         dead: list[Child] = []
         for key, _ in self._selector.select(timeout_s):
             if key.data is None:
@@ -152,7 +159,7 @@ class Supervisor:
             return 0
 
     def stop(self) -> None:
-        """Stop brokers, then quorum nodes, including nodes that other processes restarted.
+        """Stop the brokers, then the quorum nodes, including nodes that other processes restarted.
 
         Nodes that still run after the grace period are killed.
         """

@@ -1,4 +1,4 @@
-"""`ottla up`: a local cluster in the foreground. The parser's epilog lists the guarantees for scripts."""
+"""`ottla up`: runs a local cluster in the foreground. The parser's epilog lists the guarantees for scripts."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the cluster and run until a stop is requested; return 0 after a clean stop."""
+    """Start the local cluster and run it until a stop is requested; return 0 after a clean stop."""
     _check(arguments)
     directory = _usable((arguments.data or Path(DEFAULT_DIRECTORY)).absolute())
     overrides = _overrides(arguments.set)
@@ -204,7 +204,10 @@ def _tell_newcomers(security: ClusterSecurity, bootstrap: str) -> None:
 def _run_combined(
     layout: ClusterLayout, arguments: argparse.Namespace, first_users: list[str], console: LocalConsole | None
 ) -> int:
-    """Run both nodes in this process. The argv of either entry in cluster.json starts both again."""
+    """Run the quorum node and the broker in this process, and return the exit code.
+
+    The argv of either node in cluster.json starts both again.
+    """
     from .combined import run_combined
 
     supervisor = Supervisor(layout)
@@ -273,7 +276,7 @@ def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
 
 
 def _check_ports(layout: ClusterLayout) -> None:
-    """Raise CommandFailed if a node of this folder or another program still has a port of the cluster."""
+    """Raise CommandFailed if a node of this cluster that still runs, or another program, has a port of the cluster."""
     owners = {port: member for member in layout.members for port in (member.port, member.metrics_port)}
     taken = first_in_use(owners)
     if taken is None:
@@ -291,7 +294,7 @@ def _check_ports(layout: ClusterLayout) -> None:
 
 @contextmanager
 def _written(layout: ClusterLayout, overrides: dict[str, str]) -> Iterator[None]:
-    """Write the folder's files; if the cluster then fails to start, restore the folder."""
+    """Write the files of the cluster's folder; if the cluster then fails to start, restore the folder."""
     before = layout.found()
     try:
         layout.write(overrides)
@@ -319,7 +322,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _usable(directory: Path) -> Path:
-    """Return the folder if the settings of nodes can name it. Raises UsageError."""
+    """Return the cluster's folder if its path can stand in the settings of nodes. Raises UsageError."""
     text = os.fsencode(directory).decode("utf-8", "replace")
     if text != str(directory):
         raise UsageError(f"--data {text}: its name is not UTF-8, and settings could not name it")
@@ -331,8 +334,10 @@ def _usable(directory: Path) -> Path:
 
 
 def _overrides(words: list[str]) -> dict[str, str]:
-    """Parse the --set settings. Raises UsageError for an unknown setting and for one that `ottla up` determines
-    itself."""
+    """Parse the --set settings of nodes.
+
+    Raises UsageError for an unknown setting and for one that `ottla up` determines itself.
+    """
     from ...protocol.settings.config_keys import ConfigError, Scope, check_properties
 
     overrides = parse_overrides(words)
@@ -353,7 +358,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _locked(directory: Path, *, keep_folder: bool) -> Iterator[None]:
-    """Lock the folder for this process; remove a folder that was created for a failed start.
+    """Lock the cluster's folder for this process, and remove a folder that was created for a failed start.
 
     Raises CommandFailed if another `ottla up` holds the lock.
     """

@@ -1,4 +1,4 @@
-"""Child processes: they end with this process, and their exit codes become words."""
+"""Helpers for child processes: they end with this process, and their exit codes become words."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(command: str) -> Callable[[], None]:
-    """Return a function to run before exec, after which the kernel kills the child if this process is killed.
-
-    Raises CommandFailed on other systems than Linux; `command` is the name in that error.
-    """
+    """Return a function that a child process calls before exec, so that the kernel kills the child if this process is
+    killed."""
     if not sys.platform.startswith("linux"):
         raise CommandFailed(f"{command} needs Linux")
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()

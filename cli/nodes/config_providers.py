@@ -43,7 +43,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
-    """Settings whose references are replaced by their values."""
+    """A node's settings in which each `${provider:...}` reference is replaced by its value."""
 
     values: Mapping[str, str] = field(repr=False)
     references: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -51,19 +51,19 @@ class ResolvedSettings:
 
 
 def has_reference(text: str) -> bool:
-    """Return whether a value contains a reference."""
+    """Return whether a setting's value contains a reference such as `${env:NAME}`."""
     return _REFERENCE.search(text) is not None
 
 
 def is_of_providers(name: str) -> bool:
-    """Return whether a setting configures the providers themselves."""
+    """Return whether a setting configures the providers of references (`config.providers`)."""
     return name == PROVIDERS or name.startswith(f"{PROVIDERS}.")
 
 
 def resolve(settings: Mapping[str, str], environ: Mapping[str, str], warn: Warn) -> ResolvedSettings:
-    """Replace references by their values, and remove the settings of providers.
+    """Replace references such as `${env:NAME}` in settings by their values, and remove the settings of providers.
 
-    Raises CommandFailed that names the setting and the file or variable, and no value.
+    `warn` is called with warnings. Raises CommandFailed that names the setting and the file or variable, and no value.
     """
     providers = _providers(settings, environ, warn)
     values: dict[str, str] = {}
@@ -144,7 +144,7 @@ def _of_environment(environ: Mapping[str, str], pattern: str | None, prefix: str
 
 
 def _allowed_paths(text: str | None, prefix: str) -> tuple[Path, ...] | None:
-    """Return the folders and files that may be read, with symbolic links resolved; None allows all."""
+    """Return the folders and files that a provider may read, with symbolic links resolved; None allows all."""
     if text is None:
         return None
     paths = [Path(each.strip()) for each in text.split(",") if each.strip()]
@@ -181,7 +181,10 @@ def _of_directory(allowed: tuple[Path, ...] | None, warn: Warn) -> _Provider:
 
 
 def _allowed(path: Path, allowed: tuple[Path, ...] | None) -> Path:
-    """Return the file with all symbolic links resolved. Raises _NoValue if it is missing or not allowed."""
+    """Return the path of a file that a reference names, with symbolic links resolved.
+
+    Raises _NoValue if it is missing or not allowed.
+    """
     if not path.is_absolute():
         raise _NoValue(f"{path} is no absolute path")
     try:
@@ -195,7 +198,7 @@ def _allowed(path: Path, allowed: tuple[Path, ...] | None) -> Path:
 
 
 def _told(read: Callable[[], ResultT]) -> ResultT:
-    """Call `read`, and turn CommandFailed into _NoValue."""
+    """Call `read` and return its value; CommandFailed becomes _NoValue."""
     try:
         return read()
     except CommandFailed as error:

@@ -1,8 +1,5 @@
-"""A report on the security of a node by its settings, without a start of the node: no port is bound, no folder touched.
-
-Settings, secrets and certificates are read by the code of the node's start. So the report refuses the same settings as
-a start, in the same words.
-"""
+"""A report on the security of a node by its settings, made without starting the node: no port is bound, no folder
+touched."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ ANONYMOUS = "User:ANONYMOUS"
 
 @dataclass(frozen=True, slots=True)
 class CertificateReport:
-    """The certificate of a listener."""
+    """The TLS certificate of a listener: file, subject, host names and expiry."""
 
     source: str
     subject: str
@@ -49,7 +46,7 @@ class CertificateReport:
 
 @dataclass(frozen=True, slots=True)
 class MechanismReport:
-    """A login mechanism, and the source of its users."""
+    """A SASL mechanism of a listener, and the source of its users."""
 
     name: str
     users: str
@@ -57,7 +54,7 @@ class MechanismReport:
 
 @dataclass(frozen=True, slots=True)
 class ListenerReport:
-    """A listener, its certificate and its login mechanisms."""
+    """A listener of a node: addresses, protocol, TLS certificate and login mechanisms."""
 
     name: str
     address: str
@@ -71,7 +68,8 @@ class ListenerReport:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerReport:
-    """The permissions that clients have without any ACL."""
+    """The permissions that apply without any ACL: the super users, and whether resources without ACLs are open to every
+    client."""
 
     super_users: list[str]
     open_without_acls: bool
@@ -79,7 +77,7 @@ class AuthorizerReport:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationReport:
-    """A node's security according to its settings."""
+    """A report on a node's security according to its settings: listeners, authorizer, encryption and warnings."""
 
     role: str
     node_id: int
@@ -92,7 +90,10 @@ class ConfigurationReport:
 
 
 def report_of(role: str, settings: ResolvedSettings, now: datetime) -> ConfigurationReport:
-    """Read the settings as the node would. Raises CommandFailed with the error of the node's start."""
+    """Read a node's settings as its start would, and return the report on its security.
+
+    `now` is compared with certificates' expiry. Raises CommandFailed with the error of the node's start.
+    """
     values = settings.values
     remarks: list[str] = []
     shown: CertificateReport | None = None
@@ -126,7 +127,7 @@ def report_of(role: str, settings: ResolvedSettings, now: datetime) -> Configura
 
 @contextmanager
 def _warnings_into(remarks: list[str]) -> Iterator[None]:
-    """Collect the warnings that a start would log."""
+    """Add the log warnings that a node's start would write to `remarks`, while the block runs."""
 
     class Collecting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -210,7 +211,10 @@ def _loaded(listener: ListenerConfig, now: datetime) -> LoadedTls | None:
 
 
 def _of_kerberos(listener: ListenerConfig) -> Iterator[str]:
-    """Yield remarks on keytabs that other users can read. Raises ConfigError for an unusable keytab."""
+    """Yield warnings about Kerberos keytabs of a listener that other users can read.
+
+    Raises ConfigError for an unusable keytab.
+    """
     from ...dataplane.security.sasl.kerberos_acceptor import KerberosAcceptor
 
     for mechanism in listener.sasl.mechanisms if listener.sasl is not None else ():
@@ -326,7 +330,7 @@ def _link_encryption(values: Mapping[str, str]) -> str:
 
 
 def _of_files(values: Mapping[str, str]) -> Iterator[str]:
-    """Yield remarks on files with secrets that other users can read."""
+    """Yield warnings about a node's secret files that other users can read."""
     for key, text in values.items():
         if key.endswith(("ssl.keystore.location", "secret.file")) and text.strip():
             yield from _readable_by_others(key, Path(text.strip()))

@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of file descriptors to the hard limit.
+    """Raise this process's soft limit of file descriptors to the hard limit.
 
     Each replica and each connection takes a descriptor; many systems begin with a soft limit of 1,024.
     """

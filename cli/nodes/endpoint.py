@@ -58,17 +58,20 @@ LOOP_LAG = Metric(
 
 
 class Pages(Protocol):
-    """The content of an endpoint's pages."""
+    """The content of the pages /metrics and /readyz of an HTTP endpoint."""
 
     def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
-        """Yield all metrics in pieces; `loop_lag_s` is the last measured delay of the event loop."""
+        """Yield the text of the metrics page in pieces.
+
+        `loop_lag_s` is the last measured delay of the event loop in seconds.
+        """
 
     async def unready(self) -> list[str]:
         """Return the reasons why nodes are not ready; empty when all are."""
 
 
 class Observed(Protocol):
-    """A node as its endpoint sees it, even before the start and after the stop."""
+    """A node as its HTTP endpoint observes it, even before the start and after the stop."""
 
     def families(self) -> Families:
         """Return the node's present metrics; none before it serves."""
@@ -78,21 +81,21 @@ class Observed(Protocol):
 
 
 class NodesHere:
-    """The pages of the nodes in this process, and of the process itself."""
+    """The pages /metrics and /readyz for the nodes in this process, with metrics of the process itself."""
 
     def __init__(self, nodes: Sequence[Observed]) -> None:
         self._nodes = nodes
         self._started_s = time.time()
 
     async def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
-        """Yield all metrics, and let other tasks run after each piece."""
+        """Yield the text of the metrics page in pieces, and let other tasks run after each piece."""
         for piece in exposition(self._families(loop_lag_s)):
             if piece:
                 yield piece
             await asyncio.sleep(0)
 
     async def unready(self) -> list[str]:
-        """Return the reasons why nodes are not ready."""
+        """Return the reasons why nodes of this process are not ready; empty when all are."""
         return [reason for node in self._nodes if (reason := node.unready())]
 
     def _families(self, loop_lag_s: float) -> Iterator[Family | None]:
@@ -107,11 +110,11 @@ class NodesHere:
 
 
 class MonitoringEndpoint:
-    """An HTTP server for the nodes of this process.
+    """An HTTP server for metrics and health of the nodes in this process.
 
-    Start it before the nodes, so that it can answer that they are not ready yet. If its port is taken, `start` does not
-    fail: `EndpointCheck` reports that once the nodes run. So a fault of a node itself, such as a second start of it, is
-    reported first.
+    Start it before the nodes, so that it can answer that they are not ready yet. If the endpoint's port is taken,
+    `start` does not fail: `EndpointCheck` reports that once the nodes run. So a fault of a node itself, such as a
+    second start, is reported first.
     """
 
     def __init__(
@@ -122,8 +125,10 @@ class MonitoringEndpoint:
         security: EndpointSecurity | None = None,
         path: Path | None = None,
     ) -> None:
-        """Listen without TLS and without tokens unless `security` is given; listen at the socket `path` if it is
-        given."""
+        """Keep the address and pages of the endpoint: `host` and `port`, or the Unix socket `path` if it is given.
+
+        Without `security` there is no TLS and no token.
+        """
         self._host, self._port, self._path, self._pages = host, port, path, pages
         self._security = security or EndpointSecurity()
         self.failure = ""
@@ -137,7 +142,7 @@ class MonitoringEndpoint:
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen, or store the reason in `failure`."""
+        """Listen for HTTP connections, or store the reason of a failure in `failure`."""
         tls = self._security.tls
         bounds: dict[str, Any] = {"limit": HEAD_BYTES_MAX, "backlog": CONNECTIONS_MAX}
         try:
@@ -160,7 +165,7 @@ class MonitoringEndpoint:
         self._watch = asyncio.create_task(self._watch_loop(), name="loop lag")
 
     async def stop(self) -> None:
-        """Stop listening. Answers under way end with the process."""
+        """Stop listening for HTTP connections. Answers under way end with the process."""
         if self._watch is not None:
             self._watch.cancel()
         if self._security.tls is not None:
@@ -185,17 +190,17 @@ class MonitoringEndpoint:
 
     @property
     def port(self) -> int:
-        """The port that the endpoint listens on."""
+        """The TCP port at which the HTTP endpoint listens."""
         port: int = self._servers[0].sockets[0].getsockname()[1]
         return port
 
     @property
     def has_tls(self) -> bool:
-        """True if the endpoint uses TLS."""
+        """True if the HTTP endpoint uses TLS."""
         return self._security.tls is not None
 
     def look_at_keys(self) -> None:
-        """Reload keys and certificates. Unusable files change nothing."""
+        """Reload the endpoint's keys and certificates. Unusable files change nothing."""
         if self._security.tls is not None:
             self._security.tls.reloads.look_again()
 
@@ -225,7 +230,7 @@ class MonitoringEndpoint:
             writer.close()
 
     def _make_room(self) -> bool:
-        """Return whether another connection may be served.
+        """Return whether another HTTP connection may be served.
 
         At the limit, the oldest connection without a request is closed.
         """
@@ -246,7 +251,7 @@ class MonitoringEndpoint:
     async def _response(
         self, words: list[bytes], *, may_read: bool
     ) -> tuple[int, str, AsyncGenerator[str, None]]:
-        """Return status, content type and body for the words of a request line.
+        """Return the HTTP status, content type and body for the words of a request line.
 
         A client that may not read metrics gets only the status of the node, for supervisors.
         """
@@ -279,7 +284,10 @@ class MonitoringEndpoint:
 
 
 def endpoint_of(settings: Mapping[str, str], pages: Pages) -> MonitoringEndpoint | None:
-    """Return the endpoint that metrics.listener configures, or None without that setting. Raises CommandFailed."""
+    """Return the HTTP endpoint that the setting metrics.listener configures, or None without that setting.
+
+    Raises CommandFailed.
+    """
     text = settings.get("metrics.listener", "").strip()
     if not text:
         return None
@@ -297,24 +305,24 @@ def endpoint_of(settings: Mapping[str, str], pages: Pages) -> MonitoringEndpoint
 
 
 class EndpointCheck:
-    """The part that starts after the nodes, and ends the start if their endpoint could not listen."""
+    """The part of a process that starts after the nodes. It ends the start if the HTTP endpoint could not listen."""
 
     def __init__(self, endpoint: MonitoringEndpoint) -> None:
         self._endpoint = endpoint
 
     async def start(self) -> None:
-        """Raise CommandFailed if the endpoint could not listen."""
+        """Raise CommandFailed if the HTTP endpoint could not listen."""
         if self._endpoint.failure:
             raise CommandFailed(self._endpoint.failure)
 
     async def stop(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Do nothing: a check has nothing to stop."""
 
 
 async def _send(
     writer: asyncio.StreamWriter, status: int, kind: str, body: AsyncGenerator[str, None]
 ) -> None:
-    """Send a whole answer; closing the connection marks the end of the body."""
+    """Send a whole HTTP answer of content type `kind`; closing the connection marks the end of the body."""
     challenge = "WWW-Authenticate: Bearer\r\n" if status == 401 else ""
     writer.write(
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\n{challenge}"

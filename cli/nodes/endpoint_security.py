@@ -30,10 +30,13 @@ _RELOAD_INTERVAL: Final = "ssl.reload.interval.ms"
 
 
 class EndpointTls:
-    """The keys and certificates of the endpoint; after a reload `accepting` is another context."""
+    """The keys and certificates of a node's HTTP endpoint; after a reload `accepting` is another TLS context."""
 
     def __init__(self, settings: Mapping[str, str], host: str) -> None:
-        """Load the keys and certificates. Raises ConfigError for unusable ones."""
+        """Load the keys and certificates that the node's settings name for its HTTP endpoint.
+
+        Raises ConfigError for unusable files.
+        """
         from datetime import UTC, datetime
 
         from ...dataplane.security.listener_tls import ListenerTls, ReloadedListener
@@ -55,21 +58,24 @@ class EndpointTls:
 
     @property
     def accepting(self) -> ssl.SSLContext:
-        """The TLS context of new connections."""
+        """The TLS context of new connections to the HTTP endpoint."""
         return self._tls.accepting
 
 
 class ScrapeTokens:
-    """The tokens in a file, one per line; a request must show one of them."""
+    """The bearer tokens in a file, one per line; an HTTP request for metrics must show one of them."""
 
     def __init__(self, path: Path) -> None:
-        """Read the tokens. Raises ConfigError if there is no token, or a token that can be guessed."""
+        """Read the bearer tokens from the file.
+
+        Raises ConfigError if there is no token, or a token that can be guessed.
+        """
         self._path = path
         self._seen = self._signature()
         self._tokens = read_secrets(TOKEN_FILE, str(path))
 
     def accept(self, head: bytes) -> bool:
-        """Return whether the head of a request shows a valid token."""
+        """Return whether the head of an HTTP request shows a valid bearer token."""
         signature = self._signature()
         if signature is not None and signature != self._seen:
             self._seen = signature
@@ -79,7 +85,7 @@ class ScrapeTokens:
         return bool(shown) and any(accepted)
 
     def _read_again(self) -> Secrets:
-        """Return the tokens of the file, or the previous tokens while the file is unusable."""
+        """Return the bearer tokens of the changed file, or the previous tokens while the file is unusable."""
         try:
             return read_secrets(TOKEN_FILE, str(self._path))
         except ConfigError:
@@ -94,10 +100,13 @@ class ScrapeTokens:
 
 
 class EndpointSecurity:
-    """The TLS and the tokens of an endpoint, each of them optional."""
+    """The TLS and the bearer tokens of a node's HTTP endpoint, each of them optional."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, host: str = "") -> None:
-        """Read the settings. Raises CommandFailed for unusable ones."""
+        """Read the node's settings for TLS and tokens of its HTTP endpoint.
+
+        Raises CommandFailed for unusable settings.
+        """
         settings = settings or {}
         tokens = settings.get(TOKEN_FILE, "").strip()
         try:
@@ -109,7 +118,7 @@ class EndpointSecurity:
         self._host = host
 
     def remarks(self) -> Iterator[str]:
-        """Yield warnings for the operator."""
+        """Yield warnings for the operator about an endpoint without TLS or tokens, and about its certificate."""
         if self.tls is not None:
             yield from self.tls.remarks
         if is_loopback(self._host):
@@ -120,7 +129,7 @@ class EndpointSecurity:
             yield f"{_LISTENER} has no TLS: anyone on the network can read the token ({_PREFIX}ssl.keystore.location)"
 
     def may_read(self, head: bytes) -> bool:
-        """Return whether the sender of a request with this head may read metrics."""
+        """Return whether an HTTP request with this head may read metrics."""
         return self.tokens is None or self.tokens.accept(head)
 
 

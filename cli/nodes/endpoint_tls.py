@@ -1,4 +1,4 @@
-"""TLS handshakes of the endpoint, with a bounded number under way.
+"""TLS handshakes of a node's HTTP endpoint, with a bounded number under way.
 
 A server of asyncio passes a connection on after its handshake, and keeps any number of unfinished ones for a minute. So
 an unauthenticated peer that connects and sends nothing could use up the descriptors of the process.
@@ -20,8 +20,10 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class TlsDoor:
-    """An acceptor of TLS connections at one socket. At the limit of handshakes a new connection ends the oldest
-    handshake."""
+    """An acceptor of TLS connections at one listening socket.
+
+    At the limit of unfinished handshakes a new connection ends the oldest handshake.
+    """
 
     def __init__(
         self,
@@ -35,7 +37,8 @@ class TlsDoor:
     ) -> None:
         """Accept connections at `listening`, a non-blocking socket that this object owns.
 
-        `context` returns the TLS context of the next connection.
+        `context` returns the TLS context of the next connection, and `serve` answers it. At most `most` handshakes are
+        under way.
         """
         self._listening = listening
         self._context = context
@@ -48,7 +51,7 @@ class TlsDoor:
         self._accepting = asyncio.get_running_loop().create_task(self._accept(), name="TLS of the endpoint")
 
     def close(self) -> None:
-        """Stop accepting, and end unfinished handshakes."""
+        """Stop accepting TLS connections, and end unfinished handshakes."""
         self._accepting.cancel()
         for task in self._under_way:
             task.cancel()

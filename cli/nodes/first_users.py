@@ -35,7 +35,7 @@ _PARTS: Final = ("name", "password-file", "iterations", "salt", "saltedpassword"
 
 
 def first_users(words: Iterable[str], secrets: Secrets) -> tuple[ScramCredentialChange, ...]:
-    """Return the credentials as the quorum stores them, sealed under the cluster's secret.
+    """Parse the `--add-scram` arguments into credentials as the quorum stores them, sealed under the cluster's secret.
 
     Raises UsageError and CommandFailed.
     """
@@ -52,7 +52,7 @@ def first_users(words: Iterable[str], secrets: Secrets) -> tuple[ScramCredential
 def sealed_change(
     secrets: Secrets, name: str, mechanism: ScramMechanism, credential: ScramCredential
 ) -> ScramCredentialChange:
-    """Return the change that stores a credential in the quorum."""
+    """Return the change that stores a user's SCRAM credential in the quorum, sealed under the cluster's secret."""
     from ...dataplane.security.sasl.scram import sealed_credential
     from ...dataplane.security.sealing import Sealer
     from ...protocol.messages.user_commands import ScramCredentialChange
@@ -68,7 +68,7 @@ def sealed_change(
 
 
 def parse_first_user(word: str) -> tuple[str, ScramMechanism, ScramCredential]:
-    """Parse `MECHANISM=[name=NAME,password-file=FILE]`.
+    """Parse an `--add-scram` argument, `MECHANISM=[name=NAME,password-file=FILE]`.
 
     Raises UsageError, which shows no secret, and CommandFailed.
     """

@@ -18,7 +18,7 @@ _WRITTEN = str.maketrans({"\\": "\\\\"} | {control: f"\\{letter}" for letter, co
 
 
 def entries(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line number, key and value of each entry.
+    """Yield line number, key and value of each entry in the text of a .properties file.
 
     Raises ValueError with the number of a line that is neither entry nor comment.
     """
@@ -31,13 +31,15 @@ def entries(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def written(settings: Mapping[str, str]) -> str:
-    """Return the text of a file that Java, and `entries`, read as these settings. Blanks at the ends of values are
-    lost."""
+    """Return the text of a .properties file that Java, and `entries`, read as these settings.
+
+    Blanks at the ends of values are lost.
+    """
     return "".join(f"{key}={value.translate(_WRITTEN)}\n" for key, value in settings.items())
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each logical line with the number of its first line."""
+    """Yield each logical line of a .properties file, made of continued lines, with the number of its first line."""
     pending, begun = "", 0
     for number, raw in enumerate(_ENDS_LINE.split(text), 1):
         stripped = raw.lstrip()

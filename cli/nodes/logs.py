@@ -12,14 +12,14 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class OfNode(logging.Filter):
-    """A filter that adds the node's name to each record."""
+    """A logging filter that adds the node's name to each log record."""
 
     def __init__(self, node: str) -> None:
         super().__init__()
         self._node = node
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the name, and let the record pass."""
+        """Add the node's name to the log record, and let the record pass."""
         record.node = self._node
         return True
 
@@ -31,7 +31,7 @@ class KeyValueFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line; a traceback follows on further lines."""
+        """Return the log record as one line; a traceback follows on further lines."""
         line = " ".join(f"{key}={_quoted(value)}" for key, value in _fields(record))
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = f"{stamp}.{int(record.msecs):03d}Z {line}"
@@ -39,10 +39,10 @@ class KeyValueFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A formatter that writes the same fields as one JSON object per line."""
+    """A formatter that writes a log record's level, logger, message and other fields as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line; the field `exception` holds a traceback."""
+        """Return the log record as one line of JSON; the field `exception` holds a traceback."""
         fields = {"time_ms": int(record.created * 1000)} | dict(_fields(record))
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)

@@ -1,4 +1,4 @@
-"""Source clusters of mirrors, reached by the client; loaded with a broker's first mirror.
+"""Connections of brokers to the source clusters of mirrors; loaded with a broker's first mirror.
 
 The creator of a mirror chooses how the broker connects to the source. So the broker must not lend its own rights: files
 come only from `mirror.allowed.paths`, Kerberos tickets of its user are not used, and errors reveal nothing about the
@@ -39,10 +39,10 @@ FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "sas
 
 
 class ClientSource:
-    """A connection to a source cluster."""
+    """A mirror's connection to its source cluster."""
 
     def __init__(self, cluster: Cluster, *, asks_for_tokens: bool) -> None:
-        """Wrap `cluster`.
+        """Wrap `cluster`, a client's connections to the source cluster.
 
         `asks_for_tokens` is True if an authorization server issues tokens: its errors then also reveal the broker's
         network.
@@ -82,7 +82,7 @@ class ClientSource:
 
     @contextmanager
     def _discreet(self, broker_id: int | None) -> Iterator[None]:
-        """Log the reason of a failed connection, and raise an error without it.
+        """Log the reason of a failed connection to the source cluster, and raise an error without the reason.
 
         A source may name any host and port as its brokers' addresses, so reasons would reveal the broker's network.
         """
@@ -112,14 +112,15 @@ class ClientSource:
 
 
 class ClientSources:
-    """The factory of sources."""
+    """A factory of mirrors' connections to their source clusters."""
 
     secrets = frozenset(
         {"ssl_password", "ssl_keydata", "sasl_plain_password", "sasl_oauthbearer_client_secret"}
     )
 
     def __init__(self, allowed_paths: Sequence[Path] = ()) -> None:
-        """Keep `allowed_paths`, the folders whose files options may name (`mirror.allowed.paths`)."""
+        """Keep `allowed_paths`, the folders from which a mirror's connection options may name files
+        (`mirror.allowed.paths`)."""
         self._allowed_paths = allowed_paths
 
     def open(self, bootstrap_servers: str, options: Mapping[str, str]) -> ClientSource:
@@ -144,8 +145,10 @@ class ClientSources:
         return ClientSource(cluster, asks_for_tokens=read.sasl_mechanism == "OAUTHBEARER")
 
     def _check_files(self, options: Mapping[str, str]) -> None:
-        """Raise ValueError for a file outside the allowed folders. The error does not reveal whether the file
-        exists."""
+        """Raise ValueError if a mirror's connection options name a file outside the allowed folders.
+
+        The error does not reveal whether the file exists.
+        """
         for name in FILES:
             if name in options and not self._is_allowed(options[name]):
                 raise ValueError(
@@ -166,7 +169,10 @@ class ClientSources:
 
 
 def _options(options: Mapping[str, str]) -> SecurityOptions:
-    """Return the options of connections. Raises ValueError for unknown options and for invalid combinations."""
+    """Return the security options of a mirror's connections to its source.
+
+    Raises ValueError for unknown options and for invalid combinations.
+    """
     from ...client.security.options import SecurityOptions
 
     known = [one.name for one in fields(SecurityOptions) if one.name not in FOR_PROGRAMS]

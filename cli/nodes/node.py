@@ -52,17 +52,17 @@ EXAMPLES_OF_HOSTS = """\
 
 
 class Runnable(Protocol):
-    """A part that is started and stopped here."""
+    """A part of a node's process, such as a node or an HTTP endpoint, that can be started and stopped."""
 
     async def start(self) -> None:
-        """Return once the part serves."""
+        """Start the part, and return once it serves."""
 
     async def stop(self) -> None:
-        """Stop in an orderly way."""
+        """Stop the part in an orderly way."""
 
 
 class RunnableNode(Runnable, Protocol):
-    """A quorum node or a broker."""
+    """A quorum node or a broker that can be started, stopped and observed."""
 
     def families(self) -> Families:
         """Return the node's present metrics; none before it serves."""
@@ -73,14 +73,14 @@ class RunnableNode(Runnable, Protocol):
 
 @runtime_checkable
 class HasKeys(Protocol):
-    """A part that reloads keys and certificates upon SIGHUP."""
+    """A part of a node's process that reloads keys and certificates upon SIGHUP."""
 
     @property
     def has_tls(self) -> bool:
         """True if the part uses TLS."""
 
     def look_at_keys(self) -> None:
-        """Reload keys and certificates."""
+        """Reload the part's keys and certificates from their files."""
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -156,7 +156,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the node until a signal arrives; return 0 after a clean stop."""
+    """Run the quorum node or broker until a signal arrives; return 0 after a clean stop."""
     if getattr(arguments, "add_scram", ()) and (arguments.replace or arguments.restored):
         raise UsageError("--add-scram is for a new cluster, not for a node that comes back")
     logs.configure(arguments.log_level, as_json=arguments.log_json, node=arguments.log_node)
@@ -183,7 +183,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in KAFKA_ variables; log a warning for unknown ones."""
+    """Return the settings of a node in environment variables KAFKA_..., by property name; log a warning for unknown
+    ones."""
     from ...protocol.settings.config_keys import node_key, why_ignored
 
     found = {}
@@ -196,7 +197,7 @@ def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def node_settings(path: Path, overrides: Iterable[str]) -> ResolvedSettings:
-    """Return a node's settings: its file, overridden by the environment, overridden by --set.
+    """Return a node's settings: its file, overridden by the environment, overridden by `overrides` (`--set`).
 
     Raises CommandFailed and UsageError.
     """
@@ -209,7 +210,7 @@ def node_settings(path: Path, overrides: Iterable[str]) -> ResolvedSettings:
 
 
 def resolved(settings: Mapping[str, str]) -> ResolvedSettings:
-    """Replace the references in a node's settings by their values. Raises CommandFailed."""
+    """Replace references such as `${env:NAME}` in a node's settings by their values. Raises CommandFailed."""
     return resolve(settings, os.environ, lambda remark: logger.warning("%s", remark))
 
 
@@ -283,7 +284,7 @@ def _quorum_tls(values: Mapping[str, str], host: str) -> QuorumTls | None:
 def run_nodes(nodes: Sequence[Runnable], *, last: Runnable | None = None) -> None:
     """Start `nodes` in order on one event loop; on SIGTERM or SIGINT stop them in reverse order.
 
-    `last`, if given, starts once the nodes serve, and stops first.
+    `last`, if given, is started once the nodes serve, and stopped first.
     """
     import uvloop
 
@@ -330,7 +331,8 @@ def _look_at_keys(nodes: Sequence[HasKeys]) -> None:
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
-    """Turn failures that an operator can correct (ports, folders, disks) into one line; others stay tracebacks."""
+    """Turn failures of a node that an operator can correct (ports, folders, disks) into CommandFailed with one line;
+    others stay tracebacks."""
     try:
         yield
     except OSError as error:
@@ -343,7 +345,7 @@ def plain_failures() -> Iterator[None]:
 
 
 def _curable() -> tuple[type[Exception], ...]:
-    """Return the errors of a quorum node's port and folder and of a broker's certificates.
+    """Return the error types of a quorum node's port and folder, and of a broker's certificates.
 
     A broker's other correctable errors are OSErrors.
     """

@@ -14,7 +14,7 @@ from ..files import FileHeld, lock, sign
 
 @contextmanager
 def pid_file(path: Path | None) -> Iterator[None]:
-    """Keep the process id in `path`, locked, while the block runs.
+    """Keep this process's id in the file `path`, locked, while the block runs.
 
     Because of the lock a second start fails without removing the file of the first. Raises CommandFailed if another
     process holds the lock, and OSError.
@@ -31,7 +31,7 @@ def pid_file(path: Path | None) -> Iterator[None]:
 
 
 def _locked(path: Path) -> TextIO:
-    """Open the file of that name and lock it."""
+    """Open the pid file at `path`, creating it if necessary, and lock it."""
     while True:
         file = path.open("a+")
         try:
@@ -48,7 +48,7 @@ def _locked(path: Path) -> TextIO:
 
 
 def _is_named(file: TextIO, path: Path) -> bool:
-    """Return whether the path still names the opened file."""
+    """Return whether the path still names the opened file, which another process may have removed."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The certificates of a quorum node, or of a client of one, by the settings of a node's file.
+"""TLS certificates for connections between quorum nodes, brokers and commands, by the settings of a node's file.
 
 Files are checked every `ssl.reload.interval.ms`, and upon SIGHUP, as those of brokers are.
 """
@@ -21,10 +21,11 @@ _RELOAD_INTERVAL = "ssl.reload.interval.ms"
 
 
 class QuorumTls(NodeCertificates):
-    """The TLS certificates of one node, which may change when they are reloaded."""
+    """The TLS certificates of one node for its connections with the quorum, which are replaced when their files
+    change."""
 
     def __init__(self, properties: Mapping[str, str], settings: NodeTlsSettings, host: str | None) -> None:
-        """Load the certificates.
+        """Load the node's certificates.
 
         `host` is the name under which peers connect to the node; None if it only connects itself. Raises ConfigError
         for unusable files.
@@ -46,32 +47,29 @@ class QuorumTls(NodeCertificates):
         self._reloads = TlsReloads({settings.tls.listener: listener}, lambda: properties, interval_ms)
 
     def start(self) -> None:
-        """Start checking the files."""
+        """Start checking the certificate files for changes."""
         self._reloads.start()
 
     async def close(self) -> None:
-        """Stop checking the files."""
+        """Stop checking the certificate files for changes."""
         await self._reloads.close()
 
     def look_again(self) -> None:
-        """Reload all files. Unusable files change nothing."""
+        """Reload all certificate files. Unusable files change nothing."""
         self._reloads.look_again()
 
     def expiries(self, now_s: float) -> dict[str, float]:
-        """Return the seconds until the certificate of each listener expires; `now_s` is the time since 1970."""
+        """Return the seconds until the certificate of each listener expires; `now_s` is in seconds since 1970."""
         return self._reloads.expiries(now_s)
 
     @property
     def failures(self) -> int:
-        """The number of failed reloads."""
+        """The number of failed reloads of certificate files."""
         return self._reloads.failures
 
 
 def quorum_tls(properties: Mapping[str, str], host: str | None) -> QuorumTls | None:
-    """Return the certificates by a node's settings, or None if the quorum's listener has no TLS.
-
-    `host` is the name under which peers connect to the node; None if it only connects itself. Raises ConfigError for
-    unusable files.
-    """
+    """Return the certificates for connections with the quorum by a node's settings, or None if the quorum's listener
+    has no TLS."""
     settings = node_tls_settings(properties)
     return None if settings is None else QuorumTls(properties, settings, host)

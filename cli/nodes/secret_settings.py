@@ -20,7 +20,8 @@ def check_visible(overrides: Mapping[str, str]) -> None:
 
 
 def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
-    """Return a warning for a file with secrets that every user can read; empty if there is no fault."""
+    """Return a warning if the settings file has secrets and every user of the machine can read it; otherwise an empty
+    text."""
     from ...protocol.session.node_secrets import others_may_read
 
     name = next(iter(_secrets(settings)), None)
@@ -30,7 +31,7 @@ def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
 
 
 def _secrets(settings: Mapping[str, str]) -> list[str]:
-    """Return the names of secrets that are given by value, not by reference."""
+    """Return the names of the secret settings that are given by value, not by reference."""
     from ...protocol.settings.config_keys import is_sensitive
 
     return [

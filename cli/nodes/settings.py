@@ -20,7 +20,7 @@ _BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
 def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in KAFKA_ variables by property name.
+    """Return the settings in environment variables KAFKA_... by property name.
 
     The caller handles names that are no broker property.
     """
@@ -32,7 +32,7 @@ def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _property_of(name: str) -> str:
-    """Return the property name of a variable's name.
+    """Return the property name for the name of a KAFKA_ variable, without its prefix.
 
     Names of listeners and mechanisms contain other signs than dots: there, as in Kafka's image, three underscores stand
     for a dash and two for an underscore.
@@ -51,7 +51,7 @@ def variable_of(key: str) -> str:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """Return `key=value` arguments as a mapping; the last value of a key wins. Raises UsageError."""
+    """Parse the `key=value` arguments of --set into a mapping; the last value of a key wins. Raises UsageError."""
     settings: dict[str, str] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -62,13 +62,16 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """Read the settings in a file: flat `key=value` if it ends in .properties, YAML otherwise."""
+    """Read a node's settings from a file: `key=value` lines if it ends in .properties, YAML otherwise.
+
+    Raises CommandFailed.
+    """
     text = read_text(path)
     return parse_properties(text, path) if path.suffix == ".properties" else parse_yaml(text, path)
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file. Raises CommandFailed."""
+    """Return the text of a UTF-8 file. Raises CommandFailed."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -120,17 +123,14 @@ def parse_yaml(text: str, path: Path) -> dict[str, str]:
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
-    """Describe the error and its position.
-
-    PyYAML's own text may show the line, which may be a secret.
-    """
+    """Describe a YAML syntax error and its position. PyYAML's own text may show the line, which may be a secret."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
     return f"{problem} in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else problem
 
 
 def _flatten(node: Any, prefix: str, settings: dict[str, str], path: Path, within: tuple[Any, ...]) -> None:
-    """Add the settings of a mapping to `settings`.
+    """Add the settings of a YAML mapping to `settings`, with keys joined to `prefix` by dots.
 
     `within` holds the enclosing mappings and lists, to which an alias must not refer.
     """
@@ -145,7 +145,7 @@ def _flatten(node: Any, prefix: str, settings: dict[str, str], path: Path, withi
 
 
 def _entries(node: Any, prefix: str, path: Path, within: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the values of a mapping, including merged ones (`<<`), which its own keys override.
+    """Return the values of a YAML mapping by key, including merged ones (`<<`), which its own keys override.
 
     Raises CommandFailed if a key occurs twice: YAML forbids that, and PyYAML would take the last value.
     """
@@ -176,7 +176,7 @@ def _entries(node: Any, prefix: str, path: Path, within: tuple[Any, ...]) -> dic
 
 
 def _joined(node: Any, key: str, path: Path, within: tuple[Any, ...]) -> str:
-    """Join the texts of a list, and of nested lists, with commas."""
+    """Join the texts of a YAML list, and of nested lists, with commas."""
     texts = []
     for value in node.value:
         _check_tag(value, path)
@@ -192,7 +192,7 @@ def _joined(node: Any, key: str, path: Path, within: tuple[Any, ...]) -> str:
 
 
 def _boolean_text(key: str, node: Any) -> str:
-    """Return a scalar's text; YAML 1.1's boolean words become true or false for a key declared as boolean."""
+    """Return the text of a YAML scalar. YAML 1.1's boolean words become true or false for a key declared as boolean."""
     text: str = node.value
     if node.style or text.lower() not in _BOOLEANS:  # A quoted word stays as it is.
         return text
@@ -204,7 +204,7 @@ def _boolean_text(key: str, node: Any) -> str:
 
 
 def _check_tag(node: Any, path: Path) -> None:
-    """Raise CommandFailed for a node with an explicit tag other than text, list or mapping."""
+    """Raise CommandFailed for a YAML node with an explicit tag other than text, list or mapping."""
     if node.tag not in _TAGS:
         raise CommandFailed(
             f"{path} is not valid YAML: the tag in line {node.start_mark.line + 1} is not taken, as values are texts"

@@ -1,4 +1,4 @@
-"""The confirmation before a destructive action."""
+"""The question for confirmation before a destructive action."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from .text import note
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on the terminal, and return after a yes.
+    """Ask the question on the terminal, and return after the answer yes.
 
-    Scripts, whose standard input is no terminal, are not asked. Raises CommandFailed after a no.
+    `yes` answers it in advance. Scripts, whose standard input is no terminal, are not asked. Raises CommandFailed after
+    any other answer.
     """
     if yes or sys.stdin is None or not sys.stdin.isatty():
         return

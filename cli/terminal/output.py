@@ -37,12 +37,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def numbers(values: Sequence[int]) -> str:
-    """Format broker ids: `1,2,3`."""
+    """Join broker ids with commas: `1,2,3`."""
     return ",".join(str(value) for value in values)
 
 
 def bytes_text(count: int) -> str:
-    """Format a number of bytes: `1.5 MB`."""
+    """Format a number of bytes with a unit: `1.5 MB`."""
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if amount < 1000 or unit == "TB":

@@ -1,4 +1,7 @@
-"""Formats of records in a terminal or a pipe: kcat's patterns, for printing and for reading lines. Pure functions."""
+"""Formats of records on a terminal or in a pipe: kcat's patterns, for printing records and for reading lines.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class LineRecord:
-    """The fields of a record that a line gives; None where the line gives none."""
+    """The fields of a record that an input line gives; None for a field that is missing or null."""
 
     value: bytes | None
     key: bytes | None = None
@@ -39,17 +42,15 @@ class LineRecord:
 
 
 def unescape(text: str) -> bytes:
-    """Return the bytes of a delimiter as people type it: `\\n` is a newline."""
+    """Return the bytes of a delimiter that a user typed with escapes, such as `\\n` for a newline."""
     return b"".join(literal for literal, _ in _parts(text) if literal)
 
 
 def formatter(
     pattern: str, *, null: bytes = b"", shown: Callable[[bytes], bytes] = lambda exact: exact
 ) -> Printer:
-    """Return a function that formats a record by a pattern; `null` stands for null keys and values.
-
-    `shown` transforms the record's texts, to make them safe for a terminal. Raises UsageError for an unknown token.
-    """
+    """Return a function that formats a record by a kcat pattern such as `%k: %s`; `null` stands for null keys and
+    values."""
     fields: dict[bytes, Printer] = {
         b"t": lambda record: shown(record.topic.encode()),
         b"p": lambda record: b"%d" % record.partition,
@@ -77,7 +78,7 @@ def formatter(
 
 
 def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
-    """Return a function that reads a line by a pattern of %k, %s, %p, %T and %h.
+    """Return a function that parses an input line into a record, by a pattern of %k, %s, %p, %T and %h.
 
     Each field ends where the text after it begins, and the last field ends with the line. Raises UsageError for an
     invalid pattern; the returned function raises it for a line that does not fit.
@@ -115,7 +116,7 @@ def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
 
 
 def headers_of(text: bytes) -> Headers:
-    """Parse `name=value,name=value`. Raises UsageError."""
+    """Parse record headers, `name=value,name=value`. Raises UsageError."""
     found: list[tuple[str, bytes | None]] = []
     for part in text.split(b",") if text else ():
         name, equals, value = part.partition(b"=")
@@ -126,7 +127,7 @@ def headers_of(text: bytes) -> Headers:
 
 
 def json_line(record: ConsumerRecord) -> bytes:
-    """Return a record as one line of JSON; bytes that are no text appear as U+FFFD."""
+    """Return a record as one line of JSON; bytes that are no UTF-8 text appear as U+FFFD."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,
@@ -141,7 +142,10 @@ def json_line(record: ConsumerRecord) -> bytes:
 
 
 def _parts(pattern: str) -> list[tuple[bytes, bytes | None]]:
-    """Return pairs of literal text and None, or of nothing and a token, in order; adjacent text is joined."""
+    """Split a kcat pattern into pairs, in order: literal text and None, or empty text and a token.
+
+    Adjacent text is joined.
+    """
     raw = pattern.encode("utf-8", "surrogateescape")
     parts: list[tuple[bytes, bytes | None]] = []
     text, end = b"", 0

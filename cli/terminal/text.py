@@ -33,30 +33,31 @@ def visible_bytes(data: bytes) -> bytes:
 
 
 def json_escaped(text: str) -> str:
-    """Escape the control characters that JSON permits; the document keeps its meaning."""
+    """Escape the control characters in the text of a JSON document that JSON permits; the document keeps its
+    meaning."""
     return _CONTROLS_IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def say(text: object = "", *, flush: bool = False) -> None:
-    """Print a line on standard output."""
+    """Print a line on standard output, made safe for a terminal."""
     sys.stdout.write((visible(str(text)) if sys.stdout.isatty() else str(text)) + "\n")
     if flush:
         sys.stdout.flush()
 
 
 def say_lines(text: str) -> None:
-    """Print a text of several lines, such as a JSON document, on standard output."""
+    """Print a text of several lines, such as a JSON document, on standard output, made safe for a terminal."""
     sys.stdout.write(visible_lines(text) if sys.stdout.isatty() else text)
 
 
 def note(text: object, *, end: str = "\n") -> None:
-    """Print a line on standard error, beside the result of the command."""
+    """Print a line on standard error, made safe for a terminal, beside the result of the command on standard output."""
     sys.stderr.write((visible(str(text)) if sys.stderr.isatty() else str(text)) + end)
     sys.stderr.flush()
 
 
 def show_progress(text: str, *, last: bool = False) -> None:
-    """Replace the line of progress, if standard error is a terminal; `last` ends the line."""
+    """Replace the progress line of a command, if standard error is a terminal; `last` ends the line."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{visible(text)}" + ("\n" if last else ""))
         sys.stderr.flush()

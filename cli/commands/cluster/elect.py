@@ -16,7 +16,8 @@ from ...terminal.text import say
 
 
 def elect(arguments: argparse.Namespace) -> None:
-    """Elect leaders of the named partitions, and print the result for each partition."""
+    """Elect leaders of the partitions of the named topics, or of all topics, and print the result for each
+    partition."""
     if arguments.unclean:
         where = ", ".join(arguments.topic) or "every topic"
         confirm(

@@ -14,8 +14,10 @@ from ...terminal.text import say
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Print the cluster's brokers, quorum and under-replicated partitions; with `--quorum-leader` print the quorum
-    leader's id. Return the exit code. Raises CommandFailed if there is no leader."""
+    """Print the cluster's brokers, quorum and under-replicated partitions, and return the exit code.
+
+    With `--quorum-leader` only the id of the quorum's leader is printed. Raises CommandFailed if there is no leader.
+    """
     quorum: list[dict[str, Any]] | None = None
     connection = connection_of(arguments)
     if arguments.quorum_leader and not arguments.data:

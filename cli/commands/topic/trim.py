@@ -19,7 +19,7 @@ from ...terminal.output import print_json, print_table
 
 
 def trim(arguments: argparse.Namespace) -> None:
-    """Delete a topic's records below an offset or older than a time, after a confirmation."""
+    """Delete the records of topics below an offset or older than a time, after a confirmation."""
     has_offsets = any("=" in name for name in arguments.names)
     if has_offsets == (arguments.offset is not None or arguments.timestamp is not None):
         raise UsageError(

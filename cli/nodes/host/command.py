@@ -28,7 +28,9 @@ logger = logging.getLogger(__name__)
 
 
 def run_host(arguments: argparse.Namespace, values: Mapping[str, str]) -> None:
-    """Run the brokers with their shared settings until a signal arrives.
+    """Run several brokers of one host, each in a process, until a signal arrives.
+
+    `values` are the settings that they share.
 
     Raises CommandFailed and UsageError for unusable settings before any broker starts, and CommandFailed at the end if
     a broker had to be killed.
@@ -66,7 +68,7 @@ def _check(values: Mapping[str, str], settings: Sequence[ProcessSettings]) -> bo
 
 @contextmanager
 def _sockets(values: Mapping[str, str]) -> Iterator[Path | None]:
-    """Yield a private folder for the sockets of the brokers' pages; None without metrics.listener."""
+    """Yield a private folder for the Unix sockets at which the brokers serve metrics; None without metrics.listener."""
     if not values.get("metrics.listener", "").strip():
         yield None
         return

@@ -1,4 +1,5 @@
-"""One page for all brokers of a host: their metrics, labelled by broker, and the reasons why brokers are not ready."""
+"""One metrics page for all brokers of a host, with samples labelled by broker, and the reasons why brokers are not
+ready."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ STARTS = Metric(
 
 
 class HostPage:
-    """The pages of a host, made of the brokers' pages at each request."""
+    """The pages /metrics and /readyz of a host, made of the brokers' pages at each request."""
 
     def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
         self._brokers = brokers
@@ -47,7 +48,7 @@ class HostPage:
             yield piece
 
     async def unready(self) -> list[str]:
-        """Return the reasons why brokers are not ready; empty when all are."""
+        """Return the reasons why brokers of the host are not ready; empty when all are."""
         asked = await asyncio.gather(*(_ask(one, "/readyz") for one in self._brokers))
         return [
             f"{one.name}: {body.strip() or 'it does not answer'}"
@@ -57,7 +58,7 @@ class HostPage:
 
 
 async def _ask(broker: BrokerProcess, path: str) -> tuple[int, str]:
-    """Return status and body of a broker's own page; status 0 if there is no answer."""
+    """Return HTTP status and body of a broker's page, such as /metrics; status 0 if there is no answer."""
     if broker.socket is None or broker.running is None:
         return 0, ""
     try:
@@ -79,7 +80,10 @@ async def _got(socket: Path, path: str) -> tuple[int, str]:
 
 
 def merged(pages: Mapping[int, str]) -> Iterator[str]:
-    """Yield each family of several pages once, with the label of its broker in every sample. Pure."""
+    """Merge metrics pages of several brokers, by broker id.
+
+    Yields the text of each metric family once, with a broker label in every sample. Pure.
+    """
     heads: dict[str, dict[str, str]] = {}
     samples: dict[str, list[str]] = {}
     for node_id, page in pages.items():

@@ -17,14 +17,14 @@ _DEFAULT_LISTENERS: Final = "PLAINTEXT://:9092"
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """A broker's id and its own settings. None of them is a secret."""
+    """The id of a broker of the host, and the settings that differ from the shared file. None of them is a secret."""
 
     node_id: int
     own: Mapping[str, str]
 
     @property
     def folders(self) -> list[Path]:
-        """The broker's data folders."""
+        """The paths of the broker's data folders."""
         return [Path(path) for path in self.own["log.dirs"].split(",")]
 
     @property
@@ -36,9 +36,9 @@ class ProcessSettings:
 def process_settings(
     values: Mapping[str, str], processes: int, ids: str | None, host: str
 ) -> list[ProcessSettings]:
-    """Return the settings of each broker of a host, given the shared `values`.
+    """Return the settings of each broker of a host, given the `values` of the shared file.
 
-    `ids` is the first id or all ids, separated by commas; `host` is the machine's name, used if `values` have no
+    `ids` is the first broker id, or all ids separated by commas. `host` is the machine's name, used if `values` have no
     `broker.host`. Raises UsageError, which says what is allowed.
     """
     if not 1 <= processes <= PROCESSES_MAX:
@@ -82,7 +82,7 @@ def _broker_ids(values: Mapping[str, str], processes: int, ids: str | None) -> l
 
 
 def _check_ports(key: str, listeners: str, processes: int) -> None:
-    """Raise UsageError unless each listener has a free port for every process."""
+    """Raise UsageError unless each listener in the setting `key` leaves a free port for every broker process."""
     taken: dict[tuple[str, int], str] = {}
     for name, host, port in _ports(listeners):
         last = port + processes - 1
@@ -101,7 +101,8 @@ def _check_ports(key: str, listeners: str, processes: int) -> None:
 
 
 def _ports(listeners: str) -> Iterator[tuple[str, str, int]]:
-    """Yield name, host and port of each entry with a port; malformed entries are left to the reader of the settings."""
+    """Yield name, host and port of each listener that has a port; malformed entries are left to the reader of the
+    settings."""
     for entry in listeners.split(","):
         name, _, address = entry.strip().partition("://")
         host, _, port = address.rpartition(":")
@@ -110,7 +111,10 @@ def _ports(listeners: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _moved(listeners: str, index: int) -> str:
-    """Return the listeners with each port `index` higher; port 0, which the system chooses, stays."""
+    """Return the listeners of broker number `index` of the host: each port `index` higher.
+
+    Port 0, which the system chooses, stays.
+    """
     moved = []
     for entry in listeners.split(","):
         address, colon, port = entry.strip().rpartition(":")
@@ -120,7 +124,7 @@ def _moved(listeners: str, index: int) -> str:
 
 
 def _folders(values: Mapping[str, str], broker_id: int) -> dict[str, str]:
-    """Return the settings for this broker's folder in each folder that the file names."""
+    """Return the data folder settings of a broker: a subfolder of each folder that the shared file names."""
     text = _text(values, "log.dirs") or _text(values, "log.dir")
     if not text:
         raise UsageError("log.dirs is missing: each process keeps its data in a folder broker-ID in there")

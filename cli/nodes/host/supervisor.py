@@ -27,7 +27,8 @@ STEADY_S: Final = 60.0
 
 
 class Restarts:
-    """The delays before one process restarts: longer each time, unless the process had run for a while."""
+    """The delays before restarts of one broker process: longer each time, unless the process had run for STEADY_S
+    seconds."""
 
     def __init__(self) -> None:
         self._next_s = FIRST_DELAY_S
@@ -43,7 +44,7 @@ class Restarts:
 
 @dataclass(slots=True)
 class BrokerProcess:
-    """A broker of the host: its command, and its running process."""
+    """A broker of the host: its command line, and its running process."""
 
     node_id: int
     name: str
@@ -57,7 +58,7 @@ class BrokerProcess:
 
 
 class HostSupervisor:
-    """A supervisor that keeps the brokers of a host running until `stop`."""
+    """A supervisor that keeps the broker processes of a host running until `stop`."""
 
     def __init__(self, brokers: Sequence[BrokerProcess], before_exec: Callable[[], None]) -> None:
         """Keep the brokers; `before_exec` runs in each child before it executes the broker."""
@@ -69,7 +70,7 @@ class HostSupervisor:
         """The names of brokers that did not stop in time."""
 
     async def start(self) -> None:
-        """Start all brokers, and return at once."""
+        """Start the processes of all brokers, and return at once."""
         self._kept = [asyncio.create_task(self._keep(one), name=one.name) for one in self._brokers]
 
     async def stop(self) -> None:
@@ -84,12 +85,12 @@ class HostSupervisor:
             await asyncio.wait(left)
 
     def kill(self) -> None:
-        """Kill all running brokers."""
+        """Kill the processes of all running brokers, and note their names in `killed`."""
         self.killed += [one.name for one in self._brokers if one.running is not None]
         self.tell(signal.SIGKILL)
 
     def tell(self, number: signal.Signals) -> None:
-        """Send a signal to every running process."""
+        """Send a signal to every running broker process."""
         for one in self._brokers:
             if one.running is not None and one.running.returncode is None:
                 one.running.send_signal(number)
@@ -110,7 +111,7 @@ class HostSupervisor:
                 continue
 
     async def _run(self, broker: BrokerProcess) -> str:
-        """Run the broker once, and return its end in words."""
+        """Run the broker's process once until it ends, and return its end in words."""
         words = [*broker.argv, *([] if broker.starts else broker.first_words)]
         broker.starts += 1
         try:
