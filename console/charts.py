@@ -35,7 +35,7 @@ class Series:
 
     @property
     def last(self) -> float | None:
-        """The newest value; None if there is none."""
+        """The newest value of the chart's line; None if there is none."""
         return self.points[-1][1] if self.points else None
 
 

@@ -55,7 +55,7 @@ class Templates:
         }
 
     def page(self, template: str, context: Mapping[str, object]) -> str:
-        """Return the HTML of a whole page."""
+        """Render a template with the values in `context`, and return the HTML of the whole page."""
         return self._environment.get_template(template).render(context)
 
     def fragments(self, template: str, context: Mapping[str, object]) -> dict[str, str]:

@@ -53,7 +53,7 @@ class ConsoleSettings:
     """Keyword arguments of a client."""
     listen: ListenAddress
     public: Sequence[str] = ()
-    """Further addresses under which browsers reach it."""
+    """Further URLs under which browsers reach the console."""
     token: str | None = field(default=None, repr=False)
     """The token; a random one is made if it is None."""
     has_login: bool = False

@@ -127,7 +127,7 @@ def copy_row(topic: str, copy: MirrorPartitionDescription) -> CopyRow:
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page of all mirrors."""
+    """Return the page that lists all mirrors."""
     rows = [mirror_row(one) for one in await visit.admin.describe_mirrors()]
     return Rendered("Mirrors", "mirrors.html", visit.paged(rows))
 

@@ -105,7 +105,7 @@ _HISTORIES: WeakKeyDictionary[Sampler, LagHistory] = WeakKeyDictionary()
 
 
 def member_row(member: GroupMember) -> MemberRow:
-    """Return the table row of a member."""
+    """Return the table row of a member of a consumer group."""
     topics: dict[str, list[int]] = {}
     for one in member.partitions:
         topics.setdefault(one.topic, []).append(one.partition)

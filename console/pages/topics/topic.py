@@ -69,7 +69,8 @@ def partition_row(
     ends: Offsets,
     sizes: Mapping[TopicPartition, int],
 ) -> PartitionRow:
-    """Return the table row of a partition."""
+    """Return the table row of a partition; `starts` and `ends` are offsets or the leaders' errors, `sizes` are
+    bytes."""
     name = TopicPartition(topic, partition.index)
     return PartitionRow(
         partition.index,
