@@ -67,15 +67,15 @@ class RunningCluster:
         return str(self.description["bootstrap"])
 
     def broker(self, broker_id: int) -> Node:
-        """The broker with this id."""
+        """Return the broker with this id."""
         return next(node for node in self.brokers if node.id == broker_id)
 
     def quorum_node(self, node_id: int) -> Node:
-        """The quorum node with this id."""
+        """Return the quorum node with this id."""
         return next(node for node in self.quorum if node.id == node_id)
 
     def quorum_leader(self) -> Node:
-        """The quorum's leader; waits for one."""
+        """Return the quorum's leader; waits for one."""
         layout = known_layout(self.directory)
 
         def ask() -> Node | None:

@@ -160,7 +160,7 @@ def check_history(root: Path) -> int:
 
 
 def check_file(root: Path, path: Path) -> int:
-    """Print what is wrong with the message in a file, and return the exit code: 1 if anything is, else 0."""
+    """Print the faults of the message in a file, and return the exit code: 1 if there are any, else 0."""
     try:
         folders = tracked_folders(root)
     except NoHistory as reason:

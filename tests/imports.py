@@ -42,13 +42,13 @@ def modules() -> dict[str, Path]:
 
 @cache
 def packages() -> tuple[str, ...]:
-    """The full names of the modules that are packages."""
+    """Return the full names of the modules that are packages."""
     return tuple(name for name, path in modules().items() if path.name == "__init__.py")
 
 
 @cache
 def tree(module: str) -> ast.Module:
-    """The syntax tree of a module in Python."""
+    """Return the syntax tree of a module in Python."""
     return ast.parse(modules()[module].read_text())
 
 

@@ -1,8 +1,8 @@
 """Kafka's own Java tools (kafka-tools and kafka_2.13 from Maven Central), for tests that compare Ottla with Kafka.
 
 The jars are resolved once through `mvn` into a cache folder. 4.3.0 is the newest release whose tools are on Maven
-Central; 4.4.0 names artifacts that are missing there. The tools API of 4.3.0 is missing, too. The interfaces in it that
-DumpLogSegments needs are those of 4.1.0, which is available.
+Central; 4.4.0 names artifacts that are missing there. The tools API of 4.3.0 is missing, too. DumpLogSegments gets
+its interfaces from version 4.1.0, which is available.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Tools:
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Tools]:
-    """For the tests of a module that need some; a folder's conftest.py imports it."""
+    """Run the tools for the tests of a module; a folder's conftest.py imports this fixture."""
     with Tools() as started:
         yield started
 

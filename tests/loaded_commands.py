@@ -1,4 +1,6 @@
-"""All that the command line may load, for a process from which commands are forked: `tests/commands.py`."""
+"""Imports of all modules that the command line may load, for a process from which commands are forked:
+`tests/commands.py`.
+"""
 
 import pkgutil
 from importlib import import_module

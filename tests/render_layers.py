@@ -14,7 +14,7 @@ BEGIN, END = "<!-- layers: begin -->", "<!-- layers: end -->"
 
 
 def drawings() -> Iterator[str]:
-    """Each contract of layers as a Mermaid flowchart: what stands above may import what stands below."""
+    """Yield each contract of layers as a Mermaid flowchart; an upper layer may import a lower one."""
     contracts = configparser.ConfigParser()
     contracts.read(ROOT / ".importlinter")
     for section in contracts.values():
@@ -32,7 +32,7 @@ def drawings() -> Iterator[str]:
 
 
 def render(page: str) -> str:
-    """The page with the drawings as they have to be."""
+    """Return the page with its drawings brought up to date."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     drawn = "\n".join(drawings())

@@ -1,4 +1,4 @@
-"""The rule for commit messages: what it refuses, and the histories in which it is looked up."""
+"""The rule for commit messages: its refusals, and the histories in which it is looked up."""
 
 from __future__ import annotations
 

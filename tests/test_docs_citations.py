@@ -45,7 +45,7 @@ LINK = re.compile(r"\]\(((?!https?:)[^)\s]*)\)")
 
 @cache
 def files() -> frozenset[str]:
-    """Every file of the project by its path from the root."""
+    """Return every file of the project by its path from the root."""
     found = {path.relative_to(ROOT).as_posix() for path in ROOT.iterdir() if path.is_file()}
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*"):

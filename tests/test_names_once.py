@@ -16,7 +16,7 @@ FAMILIES = ("ottla.protocol.messages.", "ottla.client.sync.")
 
 
 def defined() -> dict[str, set[str]]:
-    """The modules that define a public class of each name."""
+    """Return the modules that define a public class of each name."""
     found: dict[str, set[str]] = defaultdict(set)
     for module, path in modules().items():
         if path.suffix == ".py" and not module.startswith(FAMILIES):

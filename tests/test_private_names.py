@@ -44,7 +44,7 @@ def _attributes(module: str) -> Iterator[tuple[int, str]]:
 
 @cache
 def _defined(module: str) -> frozenset[str]:
-    """The private names of functions, classes, variables and attributes that the module sets."""
+    """Return the private names of functions, classes, variables and attributes that the module sets."""
     names = set()
     for node in nodes(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,4 +1,4 @@
-"""The authority of a local cluster: what it issues holds for TLS, is kept, and is renewed in time."""
+"""The authority of a local cluster: its certificates work for TLS, are kept, and are renewed in time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def shake_hands(folder: Path, ca: Path, host: str) -> None:
-    """Both ends check each other's certificate. Raises SSLError."""
+    """Do a handshake in which both ends check each other's certificate. Raises SSLError."""
     server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.pem")
     server_context.load_cert_chain(folder / "broker-1.pem")
     server_context.verify_mode = ssl.CERT_REQUIRED

@@ -21,7 +21,7 @@ BATCHES, RECORDS = 40, 3
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A partition of several segments, every compression, cleanly closed."""
+    """Return a partition of several segments, every compression, cleanly closed."""
     folder = tmp_path / "data" / "flights-0"
     config = LogConfig(segment_bytes=2000, index_interval_bytes=300)
     log = PartitionLog.open(folder, config, clean_shutdown=False, recovery_point=0, now_ms=0)
@@ -154,7 +154,7 @@ def test_files_of_other_kinds_are_refused(
 
 @pytest.fixture
 def transactional(tmp_path: Path) -> Path:
-    """A log in which producer 7 has committed offsets 0-1 and aborted 3-4."""
+    """Return a log in which producer 7 has committed offsets 0-1 and aborted 3-4."""
     folder = tmp_path / "data" / "payments-0"
     log = PartitionLog.open(folder, LogConfig(), clean_shutdown=False, recovery_point=0, now_ms=0)
     for number, commit in enumerate((True, False)):

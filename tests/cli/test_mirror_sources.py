@@ -1,4 +1,4 @@
-"""Options by which brokers reach the source of a mirror: what is taken, and what is a secret."""
+"""Options by which brokers reach the source of a mirror: accepted options, and secret ones."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_tickets_of_the_brokers_user_are_not_for_mirrors() -> None:
 
 @asynccontextmanager
 async def speaking(answer: bytes) -> AsyncIterator[int]:
-    """A port where something answers, and is not Kafka."""
+    """Listen on a port as a server that is not Kafka."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(4)

@@ -1,4 +1,4 @@
-"""Every method of the admin client refuses arguments of the wrong kind, in words that say what is allowed.
+"""Every method of the admin client refuses arguments of the wrong kind, with an error that states the allowed values.
 
 The admin clients here were never started: a method that went on to send anything would raise RuntimeError.
 """

@@ -75,7 +75,7 @@ async def test_the_partitions_are_lost_and_the_group_is_joined_again_by_the_next
 async def test_what_it_would_commit_is_refused_and_what_it_is_taken_for_is_fenced(
     coordinator: Coordinator,
 ) -> None:
-    """Without a member id, offsets that it commits in a transaction would take effect."""
+    """The coordinator would accept transactional offsets without a member id."""
     async with impatient(coordinator) as consumer:
         await until(lambda: "lost" in coordinator.asked)
         with pytest.raises(

@@ -169,7 +169,7 @@ async def test_each_record_counts_once_and_only_once_it_was_given(cluster: Runni
 
 
 async def test_rows_of_columns_count_as_records_do(cluster: RunningCluster) -> None:
-    """They count by bucket and bytes, once however often they are read, besides single reads."""
+    """Rows count by bucket and bytes, once however often they are read, besides single reads."""
     pytest.importorskip("pyarrow")
     await create(cluster, "columns")
     here = TopicPartition("columns", 0)

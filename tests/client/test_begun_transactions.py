@@ -123,7 +123,7 @@ async def test_a_transaction_ends_when_nobody_has_asked_for_it_for_its_time(clus
 
 
 async def test_a_transaction_that_the_cluster_has_aborted_is_over(cluster: LocalCluster) -> None:
-    """Its id had an owner before, who might go on after an abort (KIP-588), unlike the writers here."""
+    """The id had an owner before, which might go on after an abort (KIP-588), unlike the writers here."""
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="owned"):
         pass
     async with admin(cluster) as one:

@@ -24,7 +24,7 @@ PLACE = TopicPartition("t", 0)
 
 @pytest.fixture(autouse=True)
 async def nothing_left() -> AsyncIterator[None]:
-    """Check that no task outlives the client that began it."""
+    """Check that every task ends with the client that began it."""
     before = asyncio.all_tasks()
     yield
     async with asyncio.timeout(25):

@@ -50,7 +50,7 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
 @pytest.fixture(params=BOTH)
 def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Each test runs with both."""
+    """Run each test with both row codecs."""
     module: ModuleType = request.param
     monkeypatch.setattr("ottla.client.producing.columns.source.Rows", module.Rows)
     monkeypatch.setattr("ottla.client.producing.columns.sending.rows_by_partition", module.rows_by_partition)

@@ -106,7 +106,7 @@ async def test_a_commit_under_a_stale_epoch_is_made_again_under_the_next(
 async def test_a_stale_commit_is_not_made_again_for_a_partition_that_was_given_up(
     coordinator: Coordinator, broker: Broker
 ) -> None:
-    """Its next owner's commit was undone, since a coordinator compares epochs, not ownership."""
+    """The commit of the partition's next owner was undone, since a coordinator compares epochs, not ownership."""
     consumer = member(enable_auto_commit=False)
 
     async def stale(request: OffsetCommitRequest) -> Message:
@@ -253,7 +253,7 @@ async def test_a_member_that_says_goodbye_takes_nothing_over(
 async def test_what_was_being_taken_over_as_a_member_left_is_not_read(
     coordinator: Coordinator, broker: Broker
 ) -> None:
-    """Its listener ended while the member was leaving, and then the partition was read like any other."""
+    """The listener ended while the member was leaving, and then the partition was read like any other."""
     away = AwayForLong(coordinator, broker)
     told, go_on = asyncio.Event(), asyncio.Event()
 

@@ -52,7 +52,7 @@ class Moving(Cluster):
 
 
 async def test_a_silent_coordinator_that_metadata_lack_by_now_is_left_when_it_was_replaced() -> None:
-    """Its connection was searched for by the address in the metadata.
+    """The coordinator's connection was searched for by the address in the metadata.
 
     Kafka's brokers omit a fenced broker, so a committing client waited for the request timeout, 30 s.
     """

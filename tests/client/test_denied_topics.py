@@ -57,7 +57,7 @@ def options(cluster: RunningCluster, user: str) -> dict[str, Any]:
 
 
 def of_ann(cluster: RunningCluster, mode: str, *topics: str) -> dict[str, Any]:
-    """The options of a consumer in a group of its own."""
+    """Return the options of a consumer in a separate group."""
     group = "-".join((mode, *topics))
     return {**options(cluster, "ann"), "auto_offset_reset": "earliest", "group_id": group, **MODES[mode]}
 
@@ -164,7 +164,7 @@ async def test_a_denial_is_told_though_another_topic_always_has_records(
 
 
 async def test_a_partition_assigned_by_hand_is_denied_wherever_it_begins(cluster: RunningCluster) -> None:
-    """Nothing is looked up with an offset, and an invisible topic has no leader."""
+    """A known offset is not looked up, and an invisible topic has no leader."""
     place = TopicPartition("secret", 0)
     async with Consumer(**of_ann(cluster, "no group")) as consumer:
         consumer.assign([place])

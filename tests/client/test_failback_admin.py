@@ -22,7 +22,7 @@ from .test_mirror_admin import mirroring
 
 
 def logs(cluster: Mirroring) -> list[LineageTopic]:
-    """Each broker leads one partition of `t`."""
+    """Return the logs of `t`, of which each broker leads one partition."""
     cluster.lineages = {
         broker: [
             LineageTopic(

@@ -90,8 +90,8 @@ class MovingCluster(Cluster):
 
 
 async def test_a_broker_that_leads_no_more_is_not_asked_in_the_epoch_of_its_successor() -> None:
-    """It may follow in that epoch, with fewer records than the leader: it would answer that the
-    offset is out of range.
+    """The former leader may follow in that epoch, with fewer records than the leader, and would answer that the offset
+    is out of range.
     """
     cluster = MovingCluster()
     fetcher = Fetcher(cluster, OPTIONS)

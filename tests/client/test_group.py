@@ -28,8 +28,8 @@ from tests.client.fake_coordinator import COMMITTED, PLACE, Coordinator, assigne
 async def test_a_member_commits_in_the_generation_in_which_it_was_given_its_partitions(
     coordinator: Coordinator,
 ) -> None:
-    """Between JoinGroup and SyncGroup it still has partitions of the previous generation, whose next owner may have
-    begun.
+    """A member between JoinGroup and SyncGroup still has partitions of the previous generation, whose next owner may
+    have begun.
     """
     syncing, go_on = asyncio.Event(), asyncio.Event()
 
@@ -77,7 +77,7 @@ async def test_who_was_thrown_out_commits_nothing(coordinator: Coordinator) -> N
 
 
 async def test_a_member_that_cannot_learn_where_to_begin_asks_again(coordinator: Coordinator) -> None:
-    """Otherwise it would own the partition and never read it."""
+    """The member would otherwise own the partition and never read it."""
     refusals = 3
 
     async def refuse(message: OffsetFetchRequest) -> Message:

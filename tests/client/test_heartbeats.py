@@ -167,7 +167,7 @@ def test_a_new_assignment_is_acknowledged_even_by_who_has_nothing() -> None:
 
 
 def test_nothing_is_taken_over_while_the_coordinator_may_have_heard_that_it_is_not_owned() -> None:
-    """Another member may own it by then."""
+    """Another member may own the partition by then."""
     member, place = Membership(Wanted(("a",))), (b"a" * 16, 0)
     member.answered(member.beat(), 1, frozenset({place}))
     beat = member.beat()

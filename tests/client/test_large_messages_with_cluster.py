@@ -326,7 +326,7 @@ async def test_writers_of_one_transaction_write_large_messages_at_once(bootstrap
 
 
 async def test_offsets_of_a_transaction_keep_what_lies_across_them(bootstrap: str, topic: str) -> None:
-    """They are read, written and committed together, one record at a time, by a consumer that restarts each time."""
+    """A consumer that restarts each time reads, writes and commits one record at a time."""
     copies = f"{topic}-copies"
     async with Producer(bootstrap_servers=bootstrap) as producer:
         await write(producer, topic, "1ab2a3ba4cbc5c")

@@ -170,7 +170,7 @@ async def test_the_first_question_is_about_all_that_waits_for_a_broker_that_was_
 
 
 async def test_a_broker_that_was_lost_before_is_believed_when_it_leads_again() -> None:
-    """It is back, and no connection was tried since: the first answer that names it is enough."""
+    """The broker is back, and no connection was tried since: the first answer that names it is enough."""
     cluster, queue = Known(), waiting_queue(0)
     searching = Searching(cluster, [queue])
     searching.leaders.lost(2)
@@ -189,7 +189,7 @@ async def test_a_broker_that_was_lost_before_is_believed_when_it_leads_again() -
 
 
 async def test_a_broker_to_which_somebody_else_has_connected_can_be_lost_again() -> None:
-    """Its waiting partitions are searched for a second time, too."""
+    """The partitions that wait for the broker are searched for a second time, too."""
     cluster, queue = Known(), waiting_queue(0)
     searching = Searching(cluster, [queue])
     searching.leaders.lost(1)
@@ -241,7 +241,7 @@ async def test_a_broker_that_once_did_not_tell_its_versions_is_tried_again(
 
 
 async def test_a_broker_that_does_not_hear_of_its_leadership_is_not_all_that_is_asked() -> None:
-    """It may be cut off from the quorum while another broker leads.
+    """The broker may be cut off from the quorum while another broker leads.
 
     Records ran into their timeout, since a refusal by an outdated broker never led to a metadata request.
     """

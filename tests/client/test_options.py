@@ -1,4 +1,4 @@
-"""Options of clients that are unknown or of the wrong kind are named at once, with what was meant perhaps."""
+"""Unknown client options, and options of the wrong kind, are named at once, with the probably intended name."""
 
 from __future__ import annotations
 

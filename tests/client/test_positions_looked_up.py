@@ -49,7 +49,7 @@ AT_SEVEN = ListOffsetsResponse(
 
 
 async def test_a_partition_that_a_broker_leaves_out_of_its_answer_is_told_of() -> None:
-    """It was requested again at once, and for ever: the deadline was only checked after a failure."""
+    """The partition was requested again at once, and for ever: the deadline was only checked after a failure."""
     cluster = Asked(ListOffsetsResponse())
     cluster.metadata.update(known())
     async with asyncio.timeout(25):

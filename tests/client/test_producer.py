@@ -51,7 +51,7 @@ async def test_every_record_arrives_once_and_in_order_whatever_fails(seed: int) 
 async def test_records_wait_for_a_cluster_that_is_away_while_the_producer_has_no_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They wait for their delivery timeout."""
+    """Records wait for their delivery timeout."""
     async with (
         fake_cluster(brokers=2) as cluster,
         Producer(bootstrap_servers=cluster.bootstrap, retry_backoff_max_ms=5) as producer,
@@ -88,7 +88,7 @@ async def test_a_refused_first_batch_is_not_overtaken() -> None:
 
 
 async def test_what_was_appended_behind_a_refused_batch_is_not_appended_again() -> None:
-    """Its number is out of place in the producer's new sequence, but shows the broker that it has the batch."""
+    """The batch's number is out of place in the producer's new sequence, but shows the broker that it has the batch."""
     faults = iter([Fault.NONE, Fault.INVALID_TIMESTAMP, Fault.TIMED_OUT_AFTER])
     async with (
         fake_cluster(fault=lambda: next(faults, Fault.NONE)) as cluster,

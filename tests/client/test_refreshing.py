@@ -162,7 +162,7 @@ async def test_a_cluster_is_asked_about_the_topics_in_need_and_not_about_all() -
 
 
 async def test_a_topic_is_created_by_its_first_use_and_by_no_refresh() -> None:
-    """Otherwise the topic would reappear after each deletion (KAFKA-2948)."""
+    """A deleted topic would otherwise reappear (KAFKA-2948)."""
     cluster = Asked()
 
     async def answered(names: Sequence[str | None]) -> None:

@@ -182,8 +182,8 @@ def waits_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("waits_without_end")
 @pytest.mark.parametrize("known_position", [True, False])
 async def test_a_broker_that_refuses_is_asked_again_after_a_wait(known_position: bool) -> None:
-    """It used to be asked whenever another partition had records: each fetch led to a request about topics, or for the
-    position.
+    """The broker used to be asked whenever another partition had records: each fetch led to a request about topics, or
+    for the position.
     """
     cluster = BusyCluster()
     await _busy_for(cluster, 200, known_position=known_position)
@@ -225,7 +225,7 @@ class Failing(Denying):
 
 @pytest.mark.parametrize("connects", [True, False])
 async def test_a_broker_that_fails_whole_fetches_is_asked_again_after_a_wait(connects: bool) -> None:
-    """It was asked again at once, without end."""
+    """The broker was asked again at once, without end."""
     cluster = FailingCluster(connects=connects)
     fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
     fetcher.assign(MANY[:2])
@@ -254,7 +254,7 @@ class SilentCluster(DenyingCluster):
 
 @pytest.mark.usefixtures("waits_without_end")
 async def test_a_question_about_topics_that_fails_is_repeated_after_a_wait() -> None:
-    """It was repeated at once, without end, or lost."""
+    """The request was repeated at once, without end, or lost."""
     cluster = SilentCluster()
     fetcher = Fetcher(cluster, OPTIONS)
     fetcher.assign([TopicPartition("unknown", 0)])

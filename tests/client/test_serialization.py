@@ -108,7 +108,7 @@ async def test_a_partitioner_that_chooses_what_is_not_there_is_told_so(chosen: A
 
 
 async def test_nobody_waits_for_ever_after_a_fault_of_the_producer_itself() -> None:
-    """It would have been a hang: no delivery, no flush, no stop."""
+    """The fault would have been a hang: no delivery, no flush, no stop."""
     async with asyncio.timeout(20), fake_cluster() as cluster:
         producer = Producer(bootstrap_servers=cluster.bootstrap)
         await producer.start()

@@ -77,7 +77,7 @@ def read(cluster: RunningCluster, topic: str, count: int) -> list[ConsumerRecord
 
 @contextmanager
 def silent(cluster: RunningCluster) -> Iterator[None]:
-    """The cluster answers nothing until the block ends."""
+    """Make the cluster silent until the block ends."""
     node = cluster.brokers[0]
     node.pause()
     try:

@@ -331,7 +331,7 @@ async def test_giving_up_to_wait_does_not_let_the_next_question_overtake(version
 
 @both_versions
 async def test_an_abort_waits_for_offsets_that_somebody_gave_up_waiting_for(version: int) -> None:
-    """They go to another broker: overtaken by the end, they might become part of the next transaction."""
+    """The offsets go to another broker: overtaken by the end, they might become part of the next transaction."""
     async with transactional_cluster(version, brokers=2) as cluster, producing(cluster) as producer:
         held = cluster.held[TxnOffsetCommitRequest.api_key] = asyncio.Event()
         await producer.begin_transaction()
@@ -439,7 +439,7 @@ async def test_what_is_open_is_aborted_when_the_producer_stops(version: int) -> 
 async def test_nothing_is_committed_of_a_transaction_whose_producer_had_a_fault_of_its_own(
     version: int,
 ) -> None:
-    """Its records were given up, and the commit counted earlier records."""
+    """The producer's records were given up, and the commit counted earlier records."""
     async with transactional_cluster(version, partitions=2) as cluster:
         producer = Producer(bootstrap_servers=cluster.bootstrap, transactional_id="me")
         async with producer:

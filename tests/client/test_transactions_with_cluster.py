@@ -261,7 +261,7 @@ async def test_after_a_transaction_that_was_open_for_too_long_its_producer_goes_
 async def test_others_who_wrote_in_a_transaction_that_took_too_long_are_of_no_more_use(
     cluster: RunningCluster,
 ) -> None:
-    """Its owner goes on."""
+    """The owner of the transaction goes on."""
     await create(cluster, "shared-and-slow")
     async with transactional(cluster, "shared-and-slow", transaction_timeout_ms=2_000) as producer:
         transaction = await producer.begin(app_version=1)

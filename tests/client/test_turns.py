@@ -186,7 +186,7 @@ def columns(load: Overloaded) -> dict[TopicPartition, int]:
 @pytest.mark.parametrize("read", [records, columns])
 @pytest.mark.parametrize("late", range(6))
 def test_under_overload_the_one_that_is_behind_gets_its_share(late: int, read: object) -> None:
-    """It fell back further with each read, besides others without any lag."""
+    """The lagging partition fell back further with each read, besides others without any lag."""
     if read is columns:
         pytest.importorskip("pyarrow")
     load = Overloaded(late)

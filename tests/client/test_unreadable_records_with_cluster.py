@@ -119,7 +119,7 @@ def test_blocking_reads(cluster: RunningCluster, topic: str) -> None:
 
 
 async def test_whole_transactions(cluster: RunningCluster) -> None:
-    """The rest of the poisoned batch's transaction is there."""
+    """The other records of the poisoned batch's transaction are readable."""
     topic = "whole-transactions"
     here = TopicPartition(topic, 0)
     async with (

@@ -1,4 +1,4 @@
-"""Areas: what is mounted, what is hidden, what a download is, and how bad questions are answered."""
+"""Areas: mounted and hidden pages, downloads, and answers to invalid requests."""
 
 from __future__ import annotations
 

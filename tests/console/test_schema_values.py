@@ -198,7 +198,7 @@ def file_of_many_kinds() -> Any:
 
 
 def filled(message: Any, chance: random.Random, depth: int = 0) -> Any:
-    """The message with some of its fields set, by chance."""
+    """Return the message with some of its fields set, at random."""
     for field in message.DESCRIPTOR.fields:
         if chance.random() < 0.7:
             continue

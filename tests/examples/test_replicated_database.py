@@ -98,7 +98,7 @@ def replaced(bank: Bank, node: DatabaseNode, partition: int) -> bool:
 
 
 def test_a_new_node_begins_with_a_snapshot(cluster: RunningCluster, tmp_path: Path) -> None:
-    """The same holds for a node that was away for long, when the log was cut beyond its knowledge."""
+    """So does a node that was away for long, when the log was cut beyond its knowledge."""
     name, often = "branch", ("--snapshot-s", "0.5")
     nodes = [node_of(number, tmp_path, cluster.bootstrap, name, *often) for number in range(3)]
     newcomer = node_of(3, tmp_path, cluster.bootstrap, name, *often)
@@ -129,7 +129,7 @@ def is_cut_off(bank: Bank, known: list[int]) -> bool:
 async def test_a_master_that_was_replaced_answers_no_read_from_old_rows(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
-    """It slept, so it does not know its successor, and has not read the successor's writes."""
+    """The replaced master slept, so it does not know its successor, and has not read the successor's writes."""
     names, key = Names("replaced"), "account-1"
     index = partition_of(key, PARTITIONS)
     await make_topics(cluster.bootstrap, names, PARTITIONS, 3)

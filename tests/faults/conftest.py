@@ -1,4 +1,4 @@
-"""Fixtures and selection of tests of real faults. Tests marked `short` always run, all others with `--all-faults`, as
+"""Fixtures and selection of tests of real faults. Tests marked `short` always run, the rest with `--all-faults`, as
 in `make faults`.
 
 All tests in this folder are marked `faults`. Tests with the fixture `cluster` share one cluster in each process of

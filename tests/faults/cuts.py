@@ -76,7 +76,7 @@ def mute(who: Parts, node: Node) -> None:
 
 
 def isolate(who: Parts, *nodes: Node) -> None:
-    """Separate these nodes from all others."""
+    """Separate these nodes from the rest of the network."""
     hosts = who.cluster.hosts(nodes)
     who.cluster.net.part(hosts, who.others(*hosts))
 

@@ -135,22 +135,22 @@ class Faults:
         )
 
     def follower(self, topic: str, partition: int) -> Node:
-        """A broker that follows a partition."""
+        """Return a broker that follows a partition."""
         leader = self.leader(topic, partition)
         replicas = self.cluster.partitions(topic)[partition].replicas
         return self.cluster.broker(next(replica for replica in replicas if replica != leader.id))
 
     def quorum_leader(self) -> Node:
-        """The quorum node that leads."""
+        """Return the quorum node that leads."""
         return self.cluster.quorum_leader()
 
     def quorum_follower(self) -> Node:
-        """A quorum node that follows."""
+        """Return a quorum node that follows."""
         leader = self.quorum_leader()
         return next(node for node in self.cluster.quorum if node is not leader)
 
     def coordinator(self, group: str) -> Node:
-        """The broker that coordinates a group."""
+        """Return the broker that coordinates a group."""
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
         return self.cluster.broker(coordinator_of(admin, group))
 

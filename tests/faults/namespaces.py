@@ -5,9 +5,9 @@ one direction or in both.
         net.cut("a", "b")       # what a sends never arrives at b
         net.heal()
 
-A packet that is cut off is sent to a link address nobody has: the sender notices nothing, as when a cable breaks
-behind the first switch. This needs no packet filter in the kernel, only namespaces; and as every namespace, the
-one of the clients included, is the test's own, addresses cannot clash with anybody's.
+A packet on a cut link is sent to an unused link address: the sender notices nothing, as when a cable breaks after the
+first switch. This needs no packet filter in the kernel, only namespaces; all namespaces, including the clients',
+belong to the test, so their addresses cannot clash with others.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Network:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def address(self, host: str) -> str:
-        """The IP address of a host."""
+        """Return the IP address of a host."""
         return f"10.0.0.{1 + self.hosts.index(host)}"
 
     def namespace(self, host: str) -> str:
@@ -238,7 +238,7 @@ class NetworkCluster(RunningCluster):
     net: Network = field(kw_only=True)
 
     def host(self, node: Node) -> str:
-        """The name of a node's host."""
+        """Return the name of a node's host."""
         return f"{node.role[0]}{node.id}"
 
     def hosts(self, nodes: Iterable[Node]) -> list[str]:

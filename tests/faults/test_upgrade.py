@@ -24,7 +24,7 @@ PER_SECOND = 60
 
 @pytest.mark.parametrize("older", [BEFORE_SECURITY, BEFORE_TOKENS])
 def test_nodes_change_to_this_version_one_after_the_other(tmp_path: Path, older: str) -> None:
-    """No send and no transaction fails, both kinds of groups go on, and all that was acknowledged is there, once."""
+    """No send and no transaction fails, both kinds of groups go on, and every acknowledged record is there once."""
     code = code_of(older, tmp_path / "older")
     with node_cluster(tmp_path / "cluster", settings=SETTINGS, code=code) as cluster:
         for topic in (RECORDS, MOVED, COPIED):

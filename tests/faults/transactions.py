@@ -232,7 +232,7 @@ class Pipeline:
 
     @property
     def committed(self) -> int:
-        """Transactions that all workers reported so far."""
+        """Number of transactions reported by all workers so far."""
         return sum(one.committed for one in self._workers)
 
     def start(self) -> Worker:

@@ -36,7 +36,7 @@ _WORDS = (
 
 
 def make_input(seed: int, target: str, number: int, valid: Sequence[bytes]) -> bytes:
-    """The input of this number: one of the valid ones, changed in a few places; sometimes anything at all."""
+    """Return the input of this number: a valid input, changed in a few places, or sometimes arbitrary bytes."""
     chance = random.Random(f"{seed}/{target}/{number}")
     if chance.random() < _RANDOM_SHARE:
         return chance.randbytes(chance.choice((0, 1, 3, 8, 40, 300, 5_000)))

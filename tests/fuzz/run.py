@@ -1,6 +1,6 @@
 """Plays many inputs that are nearly valid: `python -m tests.fuzz.run [--inputs N] [--seed S] [--target NAME ...]`.
 
-Prints its seed. The first input that does anything but what it may ends the run, with the command that plays it again.
+Prints its seed. The first input with a forbidden effect ends the run, and the command that plays it again is printed.
 Memory is bounded by the kernel: code that takes hundreds of megabytes for an input gets MemoryError.
 """
 

@@ -1,7 +1,7 @@
 """Plays inputs with extensions in C that were built with the AddressSanitizer: `make fuzz-c`.
 
-`python -m tests.fuzz.sanitized FOLDER [--inputs N] [--seed S]`; `FOLDER` is what `setup.py build_ext --build-lib` was
-given. The first access beyond what was allocated ends the process, with a report.
+`python -m tests.fuzz.sanitized FOLDER [--inputs N] [--seed S]`; `FOLDER` is the argument of `setup.py build_ext
+--build-lib`. The first access beyond allocated memory ends the process, with a report.
 """
 
 from __future__ import annotations

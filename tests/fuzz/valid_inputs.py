@@ -55,7 +55,7 @@ _PIECE = struct.Struct(">H")
 
 
 def in_pieces(*pieces: bytes) -> bytes:
-    """Return several messages as one input."""
+    """Join several messages into one input."""
     return b"".join(_PIECE.pack(len(piece)) + piece for piece in pieces)
 
 

@@ -34,7 +34,7 @@ def is_found(table: Mapping[str, Iterable[Case]]) -> pytest.MarkDecorator:
 
 
 def check_finds(names: set[str], operations: Sequence[Operation]) -> None:
-    """Assert that exactly these invariants find a violation."""
+    """Assert that exactly the named invariants find a violation."""
     with pytest.raises(HistoryBroken) as caught:
         check_all(History(operations))
     assert set(caught.value.names) == names, caught.value

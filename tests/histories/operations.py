@@ -376,7 +376,7 @@ class Healed:
 
 @dataclass(slots=True)
 class Hung:
-    """An operation that exceeded its time limit: a call, a consumer on its way to the end, or a shutdown."""
+    """An operation that exceeded its time limit: a call, a consumer's way to the end, or a shutdown."""
 
     actor: str
     what: str

@@ -60,7 +60,7 @@ class Transaction:
 
     @property
     def is_committed(self) -> bool | None:
-        """Outcome as the producer learned it; None if it cannot know."""
+        """Outcome according to the producer; None if unknown to it."""
         if not self.commits:
             return False
         return {Outcome.OK: True, Outcome.FAIL: False, Outcome.INFO: None}[self.outcome]

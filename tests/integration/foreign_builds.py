@@ -66,7 +66,7 @@ needs_cargo = pytest.mark.skipif(
 
 
 def franz() -> str:
-    """The program in go/, which drives franz-go."""
+    """Build the program in go/, which drives franz-go."""
     return _go_program("franz", HERE / "go", HERE / "go_shared")
 
 

@@ -250,7 +250,7 @@ def make_topic(
 
 
 def coordinator_of(admin: AdminClient, group: str) -> int:
-    """The id of the broker that coordinates a group."""
+    """Return the id of the broker that coordinates a group."""
 
     def ask() -> int | None:
         try:
@@ -263,7 +263,7 @@ def coordinator_of(admin: AdminClient, group: str) -> int:
 
 
 def replica_bytes(cluster: RunningCluster, broker_id: int, topic: str, partition: int) -> bytes:
-    """Return the log of one replica as it is in its files."""
+    """Return the log of one replica, read from its files."""
     folder = cluster.directory / f"broker-{broker_id}" / f"{topic}-{partition}"
     return b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
 

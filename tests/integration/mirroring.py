@@ -14,7 +14,7 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 async def fault_of(admin: Admin, mirror: str, topic: str, partition: int = 0) -> MirrorFault:
-    """Return the fault that stops a copy, once there is one."""
+    """Return the fault of a copy, once a fault stops the copy."""
 
     async def find() -> MirrorFault | None:
         (described,) = await admin.describe_mirrors([mirror])

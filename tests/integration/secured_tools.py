@@ -23,7 +23,7 @@ Acls = dict[tuple[str, str, str], set[tuple[str, str, str, str]]]
 
 
 class SecuredShell:
-    """Kafka's tools for one user of one cluster."""
+    """Kafka's tools with one user's login to a cluster."""
 
     def __init__(self, tools: java.Tools, bootstrap: str, config: Path) -> None:
         self._tools = tools

@@ -1,5 +1,5 @@
-"""Requests of operators that make no sense: each is refused with the code Kafka gives, where that says what is wrong,
-and nothing has changed.
+"""Invalid requests of operators: each is refused with Kafka's code, if that names the fault, and
+nothing has changed.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def test_asking_for_the_same_thing_twenty_thousand_times_is_answered_once(cluste
 def check(
     cluster: RunningCluster, message: Message, version: int, codes: Codes, expected: list[ErrorCode]
 ) -> None:
-    """The codes, and that the topics, their partitions and their settings are what they were."""
+    """Check the error codes, and that the topics, their partitions and their settings are unchanged."""
     peer = Peer(cluster.brokers[0].port)
     before = state(peer)
     found = codes(peer.ask(message, version, 15))

@@ -40,7 +40,7 @@ def ottla(bootstrap: str) -> Run:
 
 @pytest.fixture
 def name(ottla: Run) -> str:
-    """A topic of three partitions on one broker each, with 10 records in partition 0 and 20 in partition 1."""
+    """Return a topic of three partitions on one broker each, with 10 records in partition 0 and 20 in partition 1."""
     name = f"cli-{uuid.uuid4().hex[:8]}"
     # Its records are old: retention would take them whenever it comes by.
     ottla("topic", "create", name, "-p", "3", "-r", "1", "--config", "retention.ms=-1")

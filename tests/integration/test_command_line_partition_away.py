@@ -40,8 +40,10 @@ def ottla(cluster: RunningCluster) -> Run:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Two brokers. Partition 0 of the topic `t` is on the first; partition 1 is on the second, which is away. Each has
-    three records. The group `g` has read one record of each, `h` all of partition 0."""
+    """Run two brokers. Partition 0 of the topic `t` is on the first; partition 1 is on the second, which is away.
+
+    Each has three records. The group `g` has read one record of each, `h` all of partition 0.
+    """
     settings = SMALL_CLUSTER | {"broker.session.timeout.ms": "1500"}
     with running_cluster(tmp_path_factory.mktemp("away"), quorum=1, brokers=2, settings=settings) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})

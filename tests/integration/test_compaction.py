@@ -62,7 +62,7 @@ def _produce(bootstrap: str, topic: str, seed: int) -> dict[bytes, bytes]:
 
 
 def _read(bootstrap: str, topic: str) -> tuple[dict[bytes, bytes], int]:
-    """The last value of each key, and how many records there were."""
+    """Return the last value of each key, and the number of records."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.partition.eof": True}
     )
@@ -83,7 +83,7 @@ def _read(bootstrap: str, topic: str) -> tuple[dict[bytes, bytes], int]:
 
 
 def _commit_often(bootstrap: str, group: str, topic: str, count: int) -> None:
-    """Each commit writes four KiB of metadata to `__consumer_offsets`."""
+    """Commit often; each commit writes four KiB of metadata to `__consumer_offsets`."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     metadata = "m" * 4000
     for offset in range(1, count + 1):

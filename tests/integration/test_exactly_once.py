@@ -79,7 +79,10 @@ def test_the_transactions_of_kafkas_load_tool(bootstrap: str, one_partition: str
 @java.needs_java
 @pytest.mark.java
 def test_kafkas_own_copier_is_killed_and_goes_on(bootstrap: str, admin: AdminClient) -> None:
-    """The copier also aborts at random. Its source has no markers, which it would count as missing messages."""
+    """The copier also aborts at random.
+
+    Its source has no markers, since the copier would count markers as missing messages.
+    """
     source, target = create(admin, 1), create(admin, 1)
     produce(bootstrap, source, [b"%d" % number for number in range(RECORDS)], **{"enable.idempotence": True})
     written = Confluent(bootstrap).read(source, committed=True)

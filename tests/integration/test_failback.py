@@ -41,7 +41,7 @@ async def write(bootstrap: str, topic: str, count: int, what: str, partition: in
 
 
 async def mirrored_and_promoted(source: RunningCluster, target: RunningCluster, topic: str) -> None:
-    """Copy a topic, and promote the copy so that it takes records."""
+    """Copy a topic, and promote the copy, which takes records then."""
     async with Admin(bootstrap_servers=target.bootstrap) as operator:
         await operator.create_mirror(topic, source=source.bootstrap, topics=topic)
         await until(lambda: is_level(source.bootstrap, target.bootstrap, topic), "the copy")
@@ -237,7 +237,7 @@ async def test_what_cannot_become_a_copy_is_refused_by_name(
 async def test_records_that_the_first_has_lost_come_from_the_second(
     first: RunningCluster, second: RunningCluster
 ) -> None:
-    """After an unclean election the first cluster lacks copied records, and has others at their offsets."""
+    """The first cluster lacks copied records after an unclean election, and has others at their offsets."""
     async with Admin(bootstrap_servers=first.bootstrap) as admin:
         rules = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         await admin.create_topics([NewTopic("unclean", assignments={0: [1, 2]}, configs=rules)])

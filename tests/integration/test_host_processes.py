@@ -92,7 +92,7 @@ class Host:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Run one broker and one quorum node."""
+    """Run a cluster of one broker and one quorum node."""
     directory = tmp_path_factory.mktemp("beside-a-host")
     with running_cluster(directory, quorum=1, brokers=1, settings=SMALL_CLUSTER) as running:
         yield running

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.java, java.needs_java]
 
 
 def events(output: str) -> list[dict[str, object]]:
-    """The JSON lines a verifiable client prints."""
+    """Return the JSON lines that a verifiable client prints."""
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 

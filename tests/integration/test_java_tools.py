@@ -41,7 +41,7 @@ class Shell:
         return self._tools.run(tool, "--bootstrap-server", self._bootstrap, *arguments, status=status)
 
     def sub(self, tool: str, command: str, *arguments: str) -> str:
-        """A tool whose command stands before its addresses."""
+        """Run a tool whose command precedes its addresses."""
         return self._tools.run(tool, command, "--bootstrap-server", self._bootstrap, *arguments)
 
 
@@ -282,7 +282,7 @@ def test_the_lag_of_quorum_nodes_and_brokers(
     """Entries that may be on their way at any moment."""
 
     def status() -> tuple[int, int, int]:
-        """The leader, and the lag of the follower furthest behind in entries and milliseconds."""
+        """Return the leader, and the lag of the slowest follower in entries and milliseconds."""
         said = shell(quorum, "describe", "--status")
         leader, lag, lag_ms = (
             int(re.search(rf"^{name}:\s+(-?\d+)", said, re.MULTILINE)[1])  # type: ignore[index]

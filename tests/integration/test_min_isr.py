@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Three brokers; each test leaves all of them running."""
+    """Run three brokers; each test leaves all of them running."""
     with running_cluster(tmp_path_factory.mktemp("min-isr"), quorum=1, settings=SMALL_CLUSTER) as running:
         yield running
 

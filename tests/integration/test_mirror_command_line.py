@@ -33,7 +33,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running
 
 
 def run(target: RunningCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as users type it."""
+    """Run a command in the form that users type."""
     return run_ottla("mirror", *words, "-b", target.bootstrap, "-o", "json", timeout_s=DEADLINE_S)
 
 

@@ -276,7 +276,7 @@ async def test_a_topic_that_is_made_anew_is_told_and_not_mixed_in(
 async def test_records_that_the_source_has_lost_are_told_and_kept_until_a_person_decides(
     source: RunningCluster, target: RunningCluster
 ) -> None:
-    """After an unclean election at the source, the new leader lacks copied records, and has others at their offsets."""
+    """The new leader of the source lacks copied records after an unclean election, and has others at their offsets."""
     async with Admin(bootstrap_servers=source.bootstrap) as admin:
         rules = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         await admin.create_topics([NewTopic("diverged", assignments={0: [1, 2]}, configs=rules)])

@@ -105,7 +105,7 @@ def test_a_topic_moves_to_new_brokers_under_load(tmp_path: Path) -> None:
 
 
 def check_throttled(cluster: RunningCluster, load: Load) -> None:
-    """A throttled move is visible, proceeds at its rate, delays no clients, and can be cancelled."""
+    """Check that a throttled move is visible, proceeds at its rate, delays no clients, and can be cancelled."""
     set_configs(cluster, "*", "20000")
     move(cluster, [1, 4, 5], 0)
     began = time.monotonic()
@@ -129,7 +129,7 @@ def check_throttled(cluster: RunningCluster, load: Load) -> None:
 
 
 def check_dead_broker(cluster: RunningCluster, load: Load) -> None:
-    """A move to a dead broker waits, visibly, and can be cancelled or continues when the broker is back."""
+    """Check that a move to a dead broker waits, visibly, and can be cancelled or continues when the broker is back."""
     cluster.broker(2).terminate()
     move(cluster, [4, 5, 2], 1, 2)
     load.wait_acknowledged(300)
@@ -142,7 +142,7 @@ def check_dead_broker(cluster: RunningCluster, load: Load) -> None:
 
 
 def check_kills(cluster: RunningCluster, load: Load) -> None:
-    """A leader and the quorum's leader are killed by kill -9 during a move."""
+    """Kill a leader and the quorum's leader by kill -9 during a move."""
     set_configs(cluster, "*", "100000")
     move(cluster, [1, 2, 3])
     assert moving(cluster)
@@ -187,7 +187,7 @@ def check_elections(cluster: RunningCluster) -> None:
 
 
 def check_removal(cluster: RunningCluster) -> None:
-    """A broker without replicas is stopped and forgotten; nothing can be moved to it any more."""
+    """Check that a broker without replicas can be stopped and unregistered, and gets no replicas any more."""
     cluster.broker(5).terminate()
     ask(cluster, lambda admin: admin.unregister_broker(5))
     with pytest.raises(KafkaError) as refused:

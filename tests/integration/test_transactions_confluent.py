@@ -134,7 +134,7 @@ def test_what_is_processed_counts_once_whatever_is_aborted(bootstrap: str, admin
 def test_whoever_takes_over_waits_for_offsets_of_an_open_transaction(
     bootstrap: str, admin: AdminClient
 ) -> None:
-    """Otherwise it would process the records of that transaction again (KIP-447)."""
+    """The next member would otherwise process the records of that transaction again (KIP-447)."""
     source, group = create(admin, 3), unique("movers")
     fill(bootstrap, source)
     consumer, producer = member(bootstrap, group, source), transactional(bootstrap, unique("mover"))

@@ -1,4 +1,4 @@
-"""A leader that stops for longer than its session and comes back: what it still holds is not acknowledged."""
+"""A leader that stops for longer than its session and comes back acknowledges none of its pending records."""
 
 from __future__ import annotations
 

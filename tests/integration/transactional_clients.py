@@ -50,7 +50,7 @@ class Failed(Exception):
 
 
 class Fenced(Failed):
-    """Another instance has taken over."""
+    """An error of an instance that another one has replaced."""
 
 
 class Producer(ABC):
@@ -83,7 +83,7 @@ class Producer(ABC):
 
 
 class TransactionalClient(ABC):
-    """One of the clients."""
+    """A client with transactional producers and readers."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -524,5 +524,5 @@ CLIENTS: dict[str, type[TransactionalClient]] = {
 
 
 def open_client(name: str, bootstrap: str) -> TransactionalClient:
-    """Open one of `CLIENTS`; the caller closes it."""
+    """Open a client of `CLIENTS`; the caller closes it."""
     return CLIENTS[name](bootstrap)

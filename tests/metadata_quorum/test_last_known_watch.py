@@ -318,7 +318,9 @@ class CountedQuestions(ProgressTable):
 
 
 def test_while_brokers_tell_the_leader_looks_at_no_log_of_theirs() -> None:
-    """It has a hundred thousand logs when all brokers come back at once, and would check them many times a second."""
+    """The leader has a hundred thousand logs when all brokers come back at once, and would check them many times a
+    second.
+    """
     cluster = ControllerWithBrokers(3)
     cluster.create(topic("a", 10, 3, min_insync_replicas="3"))
     for broker_id in (1, 2, 3):

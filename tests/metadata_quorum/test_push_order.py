@@ -40,7 +40,7 @@ class FakeLink:
 
 
 class Followed:
-    """A feed with three brokers that follow it."""
+    """A feed with three followers."""
 
     def __init__(self) -> None:
         self.feed = MetadataFeed()

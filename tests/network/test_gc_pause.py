@@ -1,4 +1,4 @@
-"""While commands are applied nothing looks for garbage, and afterwards everything is as it was."""
+"""The garbage collector is off while commands are applied, and restored afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While very much is made that stays, garbage is looked for in what is new alone."""
+"""The garbage collector only searches new objects while very many lasting objects are made."""
 
 from __future__ import annotations
 

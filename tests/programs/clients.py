@@ -1,6 +1,6 @@
 """Common parts of programs with several client libraries, which write, read, share and copy on request.
 
-Each is a command with a verb, and speaks lines:
+Each is a command with a verb, and prints lines:
 
 - `load TOPIC CODEC...` writes 0, 1, 2 ... until SIGTERM, those of one remainder to one partition with one codec. It
   says `acknowledged N` now and then, `failed WHY`, and `done N` at its end.

@@ -202,7 +202,7 @@ class FlinkJob:
 class FlinkCluster(FlinkJob):
     """The same job in a cluster: a process manages it, and two others have a task each.
 
-    `start` and `kill9` concern the manager. Tasks find it when it is back.
+    `start` and `kill9` concern the manager. Task processes reconnect to a restarted manager.
     """
 
     def __init__(self, bootstrap: str, folder: Path, naming: str) -> None:

@@ -37,7 +37,7 @@ def test_exactly_once_copies_through_kills(client: Client) -> None:
 
 
 def test_every_way_into_a_secured_cluster(tmp_path: Path) -> None:
-    """Its admin knows no settings."""
+    """The settings calls are left out, since the client's admin has none."""
     node, program = confluent_javascript()
     with secured_cluster(tmp_path) as secured:
         other_language(

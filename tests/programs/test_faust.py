@@ -138,7 +138,7 @@ def kill_with_a_broker(cluster: RunningCluster, running: Program, totals: Output
 
 
 def check_changelog(admin: AdminClient) -> None:
-    """Check that it has the partitions and the settings that Faust requests."""
+    """Check that the changelog has the partitions and the settings that Faust requests."""
     name = "counter-table-changelog"
     assert len(admin.list_topics(name, timeout=30).topics[name].partitions) == PARTITIONS
     (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()

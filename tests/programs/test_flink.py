@@ -87,7 +87,7 @@ def check(cluster: RunningCluster, sent: Iterable[Sent], copied: Copied) -> None
 
 
 def copied_again(sent: Iterable[Sent], copied: Copied) -> set[str]:
-    """Return the lines that are there twice. None may be missing, or be there more often."""
+    """Return the lines with two copies. No line may be missing, or have more copies."""
     assert copied.settle() == {one.value for one in sent}
     assert max(copied.times.values()) <= 2
     return {line for line, times in copied.times.items() if times == 2}

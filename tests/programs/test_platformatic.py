@@ -28,7 +28,9 @@ def test_a_group_through_kills(client: Client) -> None:
 
 
 def test_transactional_copies_through_kills(client: Client) -> None:
-    """Its consumer sends OffsetFetch with `require_stable` false (#listCommittedOffsets in its consumer.js)."""
+    """The client's consumer sends OffsetFetch with `require_stable` false (#listCommittedOffsets in
+    its consumer.js).
+    """
     check_copies(client, "numbers", once=False)
 
 

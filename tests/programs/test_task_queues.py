@@ -105,7 +105,7 @@ def test_tasks_through_kills(cluster: RunningCluster, tmp_path: Path, framework:
 
 
 def test_kombu_commits_a_message_before_it_is_worked_on(cluster: RunningCluster, tmp_path: Path) -> None:
-    """So a killed worker loses the message, with any cluster.
+    """A killed worker thus loses the message, with any cluster.
 
     To acknowledge a message, Kombu lets librdkafka commit the taken messages, and does not wait. A thread of librdkafka
     determines the offset. If it is late, the next message is taken already.
@@ -122,7 +122,7 @@ def test_kombu_commits_a_message_before_it_is_worked_on(cluster: RunningCluster,
 
 
 def check_topic(cluster: RunningCluster) -> None:
-    """Check that it is as the program requested."""
+    """Check that the topic has the requested settings."""
     found = (
         AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics("tasks", timeout=30).topics["tasks"]
     )

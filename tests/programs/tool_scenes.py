@@ -13,7 +13,7 @@ _GROUPS = f"{_TOOLS}.consumer.group"
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a tool."""
+    """A call of a tool."""
 
     line: str
     says: str = ""

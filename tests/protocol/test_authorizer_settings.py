@@ -1,4 +1,4 @@
-"""Settings of the authorizer: what is wrong keeps a node from starting."""
+"""Settings of the authorizer: an invalid one prevents a node's start."""
 
 from __future__ import annotations
 

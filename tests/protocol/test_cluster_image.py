@@ -78,7 +78,7 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
 
 
 def fold(image: ClusterImage, records: list[Record]) -> list[Record]:
-    """Apply the records that fit, and return them."""
+    """Apply the fitting records, and return them."""
     fitting: list[Record] = []
     for record in records:
         if isinstance(record, TopicRecord) and record.topic_id in image.topics_by_id:

@@ -1,4 +1,4 @@
-"""JAAS texts: what people bring from Kafka is read, and what is not understood is named."""
+"""JAAS texts: Kafka's usual ones are read, and the error names an unsupported part."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_proof_for_one_broker_is_refused_by_another() -> None:
 
 
 def test_what_a_broker_says_when_it_dials_is_no_proof_of_another() -> None:
-    """It dials broker 2, which sends all of it back on another connection."""
+    """Broker 1 dials broker 2, which sends all of it back on another connection."""
     dialling, accepting = client(node(1), 2), server(node(1))
     with pytest.raises(ProofRefused, match="means broker 2, this is 1"):
         accepting.receive(dialling.claim)

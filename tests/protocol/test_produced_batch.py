@@ -1,4 +1,4 @@
-"""The records of a produced batch, in every codec: what passes, what is refused, and what it takes to find out."""
+"""The records of a produced batch, in every codec: accepted and refused ones, and the cost of the check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def walked(batch: bytes | bytearray, expanded_bytes_max: int = 1 << 30) -> int:
 
 
 def refusal(codec: Compression, stream: bytes, count: int = 2) -> str:
-    """The message for a batch with this compressed data."""
+    """Return the message for a batch with this compressed data."""
     with pytest.raises(KafkaError) as caught:
         walked(raw_batch(count, stream, attributes=codec))
     assert caught.value.code is ErrorCode.INVALID_RECORD

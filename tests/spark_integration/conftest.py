@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one, and a cluster beside it.
+"""A shared Spark session, and a cluster.
 
 These tests run in one process, one after the other. Tests that start separate drivers run in another process.
 """
@@ -43,6 +43,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[LocalCluster]:
-    """Run one broker, which suffices for Spark. Tests create their topics."""
+    """Run a single broker, which suffices for Spark. Tests create their topics."""
     with LocalCluster(1, settings={"auto.create.topics.enable": "false"}) as cluster:
         yield cluster

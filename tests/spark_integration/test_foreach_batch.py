@@ -16,7 +16,7 @@ HERE = "localhost:9092"
 
 
 class Frames:
-    """Micro-batches of one query, in one run of it."""
+    """Micro-batches in a single run of a query."""
 
     def __init__(self, query: str = "") -> None:
         self.query, self.run = query or str(uuid4()), str(uuid4())

@@ -32,7 +32,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Run one broker and one quorum node for all tests of the process. A test that breaks the cluster repairs it."""
+    """Run a broker and a quorum node for all tests of the process. A test that breaks the cluster repairs it."""
     began = time.monotonic()
     with LocalCluster() as running:
         print(f"ready after {time.monotonic() - began:.2f} s")

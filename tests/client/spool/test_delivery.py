@@ -138,7 +138,7 @@ async def test_each_is_delivered_once_and_in_order_whatever_fails(
 
 
 async def die(one: Producer) -> None:
-    """Stop like kill -9, without cleanup. Only the lock is released, as it is when a process ends."""
+    """Stop like kill -9, without cleanup. Only the lock is released, as at the end of a process."""
     spool = one._spool
     assert spool is not None
     assert spool._task is not None

@@ -1,4 +1,4 @@
-"""Frames are read unchanged, whatever surrounds them."""
+"""Frames are read unchanged, also next to damage."""
 
 from __future__ import annotations
 

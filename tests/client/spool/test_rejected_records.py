@@ -1,4 +1,4 @@
-"""The file of records that a cluster will never take: only what was not written whole is cut off."""
+"""The file of records that a cluster will never accept: only incompletely written records are cut off."""
 
 from __future__ import annotations
 

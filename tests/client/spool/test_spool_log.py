@@ -231,7 +231,7 @@ def test_a_file_that_somebody_has_deleted_takes_no_room(tmp_path: Path) -> None:
 
 
 def test_positions_of_a_run_are_above_all_older_ones(tmp_path: Path) -> None:
-    """They are also above positions that a power failure took, and the cluster has."""
+    """This includes positions that a power failure took, and that the cluster has."""
     log = opened(tmp_path, 1, 1 << 20)
     lost = [write(log, b"v") for _ in range(5)]
     log.close(0)

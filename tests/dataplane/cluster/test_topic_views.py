@@ -24,7 +24,7 @@ def create(image: ClusterImage, number: int) -> TopicState:
 
 
 def test_topics_that_come_and_go_are_let_go() -> None:
-    """They were kept, with their states, until 8 MB of answers had gathered."""
+    """Deleted topics were kept, with their states, until 8 MB of answers had gathered."""
     image, views = an_image(), TopicViews()
     for number in range(2_000):
         topic = create(image, number)

@@ -79,7 +79,7 @@ def test_a_classic_group_that_contradicts_itself(spoil: Callable[[ClassicGroup],
 
 
 def consumers() -> ConsumerGroup:
-    """Two members, settled."""
+    """Return a stable group with two members."""
     group = new_consumer_group(Topics(a=4))
     held: dict[str, Any] = {"m1": frozenset(), "m2": frozenset()}
     epochs = {"m1": 0, "m2": 0}

@@ -1,5 +1,5 @@
-"""A request for several partitions, one of which has damaged files: the others are answered as usual, and the damaged
-replica goes offline so that another one leads.
+"""A request for several partitions with one damaged file: other partitions are answered as usual, and the damaged
+replica goes offline so that another replica leads.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ async def produce_answer(client: RawConnection) -> Any:
 
 @pytest.mark.parametrize("replica_id", [-2, -3, -7])
 async def test_tools_that_debug_read_as_consumers(cluster: BrokersOverSockets, replica_id: int) -> None:
-    """As in Kafka, except for -3, with which Kafka shows uncommitted records."""
+    """This is Kafka's behaviour except for -3, with which Kafka shows uncommitted records."""
     async with RawConnection(cluster[LEADER].port) as client, RawConnection(cluster[LEADER].port) as producer:
         await producer.produce(b"on two disks", timeout_ms=1)
         part = (await fetch(client, replica_id, offset=0)).responses[0].partitions[0]

@@ -133,7 +133,7 @@ def led(leader: int) -> PartitionState:
 
 
 def quorum_of(leaders: list[int], fails_from: int = 1000) -> Quorum:
-    """Return a quorum with one topic, whose partitions have these leaders."""
+    """Return a quorum with one topic, whose partitions have the given leaders."""
     quorum = Quorum(fails_from)
     topic = TopicState(b"t" * 16, "t", dict(enumerate(map(led, leaders))))
     quorum.image = cast(ClusterImage, SimpleNamespace(topics={"t": topic}))

@@ -157,7 +157,7 @@ def test_who_led_and_wrote_nothing_has_no_offsets_that_are_left_out(tmp_path: Pa
 
 
 def test_a_log_that_has_only_left_out_offsets_begins_before_them(tmp_path: Path) -> None:
-    """Its batches were cut off, and the source's log starts within a batch now."""
+    """The log's batches were cut off, and the source's log starts within a batch now."""
     log = opened(tmp_path)
     end_at(log, 100)
     copied(log, 105, 1)
@@ -191,7 +191,7 @@ def test_an_empty_log_begins_anywhere(tmp_path: Path) -> None:
 def test_it_is_a_list_of_batches(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
 ) -> None:
-    """In the model, batches after the list's end are appended, all others refused; `end_at` cuts, or skips."""
+    """The model appends batches after its end, and refuses all others; `end_at` cuts, or skips."""
     log = opened(tmp_path_factory.mktemp("copy"))
     batches: list[tuple[int, int]] = []
     end = 0

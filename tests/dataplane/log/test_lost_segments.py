@@ -160,7 +160,7 @@ def test_a_crash_in_a_gap_leaves_the_end_before_or_the_one_to_be(tmp_path: Path)
 def test_whenever_the_process_dies_nothing_is_lost_but_what_was_to_go(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    """In the model, records are appended, offsets left out, the log is cut anywhere, and each step may be the last."""
+    """The model appends records, leaves offsets out, cuts the log anywhere, and may stop after each step."""
     chance = random.Random(seed)
     folder = tmp_path_factory.mktemp("ends") / "t-0"
     log = reopened(folder)

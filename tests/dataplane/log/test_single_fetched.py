@@ -1,4 +1,4 @@
-"""A batch that a follower gets alone is taken by the short way exactly if the long way takes it as it is."""
+"""The short cut takes a follower's single batch exactly if the full path appends it unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ END, LATEST_EPOCH = 1000, 5
 
 
 def by_the_long_way(data: bytes, leader_epoch: int | None) -> object:
-    """The header, if the batch comes alone, leaves no gap and is no control batch."""
+    """Return the header, if the batch comes alone, leaves no gap and is no control batch."""
     try:
         placed = place_fetched(memoryview(data), "t-0", END, LATEST_EPOCH, leader_epoch)
     except KafkaError:

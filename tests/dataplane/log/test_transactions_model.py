@@ -353,8 +353,8 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
     def cut(self, fraction: float) -> None:
         """Compare the cut above a commit index, whether its marker is listed or must be searched for.
 
-        If the marker was deleted, the cut is the log start. The cut comes with the beginning of the first transaction
-        that is open there, as far as it was not deleted.
+        If the marker was deleted, the cut is the log start. The answer includes the beginning of the first open
+        transaction there, as far as it was not deleted.
         """
         asked = round((self.commit_index + 1) * fraction) - 1
         found = self.log.transactions.marker_above(asked)

@@ -162,7 +162,7 @@ def test_a_right_to_all_names_is_never_taken_over(regex: str) -> None:
 
 
 def test_a_denial_that_reaches_further_is_cut_down_to_what_is_allowed() -> None:
-    """Otherwise the copies would be open to users who are denied them at the source."""
+    """The copies would otherwise be open to users who are denied the originals."""
     deny = AclPermission.DENY
     acls = [
         rule("orders.a"),

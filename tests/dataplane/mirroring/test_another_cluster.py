@@ -8,7 +8,9 @@ from tests.dataplane.mirroring.test_rounds import SOURCE_BROKER
 
 
 async def test_nothing_is_copied_from_another_cluster() -> None:
-    """It may have topics of these ids, in the same leader epochs, if it is another mirror of the same source."""
+    """The other cluster may have topics of these ids, in the same leader epochs, if it is another mirror of the same
+    source.
+    """
     async with placing_mirror() as placing:
         assert (await placing.looked()).source_leader == SOURCE_BROKER
         placing.source.cluster_id = "elsewhere"

@@ -1,4 +1,4 @@
-"""Whether a mirror copies the topic of the source's committed offsets."""
+"""The conditions under which a mirror copies the topic of the source's committed offsets."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def end_of_epoch(history: History, asked: int) -> tuple[int, int]:
 def test_where_histories_part_is_found(
     shared: list[int], lost: int, anew: int, copied: int, same_leader: bool
 ) -> None:
-    """After an unclean election the source goes on, in a higher epoch, at an offset that it had passed."""
+    """The source goes on after an unclean election, in a higher epoch, at an offset that it had passed."""
     rising = sorted(shared)
     top = rising[-1] if rising else 0
     before = rising + [top + (0 if same_leader else 1)] * lost

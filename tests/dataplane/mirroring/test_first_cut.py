@@ -1,4 +1,4 @@
-"""Whether copies of a new mirror wait for a cut, depending on the source's answers to the creator."""
+"""Copies of a new mirror wait for a cut, or do not, depending on the source's answers to the creator."""
 
 from __future__ import annotations
 

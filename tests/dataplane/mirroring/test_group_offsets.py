@@ -140,7 +140,7 @@ async def test_offsets_follow_from_brokers_that_tell_of_one_group_at_a_time(last
 
 
 async def test_offsets_in_a_topic_that_was_made_anew_do_not_follow_before_that_is_known() -> None:
-    """Otherwise the group would go on in the copy of the former topic, after records that it has not read."""
+    """The group would otherwise go on in the copy of the former topic, after records that it has not read."""
     source = OneBroker(10)
     source.topic_id = ANOTHER
     assert await _followed(source, _image()) == {}

@@ -27,7 +27,7 @@ from ottla.protocol.wire.schema import ZERO_UUID
 
 PLACE = (b"t" * 16, 0)
 KEY: TopicPartition = ("t", 0)
-"""A partition, as groups name it."""
+"""A partition in the form of groups."""
 THERE = b"s" * 16
 """Id of that topic at the source."""
 PRODUCER, OTHER = 7, 8

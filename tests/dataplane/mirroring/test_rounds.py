@@ -194,7 +194,7 @@ async def test_a_round_is_announced_with_what_the_source_has_told_of_application
 async def test_without_application_versions_there_is_no_round(
     world: World, code: ErrorCode, says: str
 ) -> None:
-    """Otherwise a job would repeat its writes in this cluster."""
+    """A job would otherwise repeat its writes in this cluster."""
     world.source.versions = ListAppVersionsResponse(error_code=code, error_message="find a newer cut")
     await world.rounds.announce([SOURCE_BROKER])
     assert not world.quorum.submitted

@@ -54,7 +54,7 @@ def _settings(topic: MirroredTopic) -> dict[str, str]:
 
 
 async def test_a_copy_keeps_its_settings_while_the_source_does_not_tell_them() -> None:
-    """Otherwise a compacted topic would be deleted by age if the mirror's user lost DESCRIBE_CONFIGS."""
+    """A compacted topic would otherwise be deleted by age if the mirror's user lost DESCRIBE_CONFIGS."""
     for error in (DENIED, UNKNOWN):
         assert await _world(error, copied=True).look() == []
 

@@ -20,7 +20,7 @@ TURN_MS = round(TURN_S * 1000)
 
 
 class Rig:
-    """A transport, a loop and a clock. A payload takes as many milliseconds as it has bytes."""
+    """A transport, a loop and a clock. A payload of n bytes takes n milliseconds."""
 
     def __init__(self) -> None:
         self.paused = self.closing = False
@@ -162,7 +162,7 @@ async def _others_turns(size: int) -> tuple[list[str], int]:
 
 
 def test_others_have_a_turn_between_two_reads_of_a_full_socket() -> None:
-    """libuv goes on reading as long as it fills its buffer."""
+    """libuv continues reading while it fills its buffer."""
     turns, taken = uvloop.run(_others_turns(4_000_000))
     assert taken == 4_000_000
     assert ("payload", "payload") not in list(pairwise(turns))

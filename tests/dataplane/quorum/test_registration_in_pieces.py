@@ -29,7 +29,7 @@ def led_by(image: ClusterImage, broker_id: int) -> list[int]:
 async def test_a_broker_that_comes_back_never_leads_as_the_process_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have lost unflushed records. In its old epoch it would write where other replicas have those."""
+    """The broker may have lost unflushed records. In its old epoch it would write other records at the same offsets."""
     monkeypatch.setattr(broker_sessions, "PUSH_RECORDS_MAX", 1)
     monkeypatch.setattr(LeaderDuties, "fence", lambda *_: False)  # It is back before anybody notices.
     passed: list[list[int]] = []

@@ -109,7 +109,7 @@ def test_many_logs_are_told_in_pieces_and_then_as_of_the_image_of_the_first() ->
 
 
 def test_a_round_ends_however_fast_logs_move() -> None:
-    """Otherwise a broker under load would never have reported everything."""
+    """A broker under load would otherwise never have reported everything."""
     logs = Logs(dict.fromkeys(KEYS, (1, 0)))
     reported = ReportedLogEnds(lambda: logs)
     for image_offset in range(1, 50):

@@ -167,7 +167,7 @@ class Broker:
     ) -> None:
         self.quorum, self.broker_id, self.broker_epoch = quorum, broker_id, epoch
         self.lost: list[int] = []
-        """Ids of brokers that were reported as disconnected."""
+        """Ids of disconnected brokers, as reported."""
         self.logs = LogStore.open([directory], "cluster", broker_id, wall_ms)
         settings = TopicSettings(LogConfig(), ReplicationSettings(2, lag_ms, durable))
         self.replicas = Replicas(

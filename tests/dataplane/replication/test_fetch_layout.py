@@ -213,7 +213,7 @@ def test_the_usual_answer_takes_the_short_way(answer: SessionAnswer) -> None:
 def test_what_is_no_answer_is_refused_as_the_generic_codec_does(
     answer: SessionAnswer, data: st.DataObject
 ) -> None:
-    """For a truncated or changed answer the short cut gives the generic codec's result, or none."""
+    """The short cut gives the generic codec's result for a truncated or changed answer, or none."""
     frame = bytearray(frame_of(answer, encode_parts(response_of(answer), VERSION)))
     if data.draw(st.booleans()):
         del frame[data.draw(st.integers(0, len(frame) - 1)) :]

@@ -1,4 +1,4 @@
-"""When a broker is away tens of thousands of leaderships need checks: the loop has turns between them."""
+"""Tens of thousands of leaderships need checks when a broker is away: the loop has turns between them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_the_copy_ends_as_the_original_stands(events: list[tuple[str, int]]) -> None:
-    """In between a truncation comes with a new leader epoch, as truncation by epochs does."""
+    """Any truncation in between comes with a new leader epoch, as truncation by epochs does."""
     original, copy = ListLog(), ListLog()
     epoch = mark = 0
     for event, amount in events:

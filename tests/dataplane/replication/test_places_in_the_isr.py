@@ -109,7 +109,7 @@ class FetchingFollower:
 
 
 async def test_a_follower_outside_tries_once_to_join_and_not_with_each_fetch(tmp_path: Path) -> None:
-    """With thousands of waiting proposals each fetch took a long turn of the leader's loop."""
+    """Each fetch took a long turn of the leader's loop if thousands of proposals were waiting."""
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
         follower = FetchingFollower(replicas, image, 10)

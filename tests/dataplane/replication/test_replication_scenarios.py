@@ -125,7 +125,7 @@ def test_a_fetch_is_parked_for_its_own_time_whatever_was_parked_before(tmp_path:
 
 
 async def test_followers_of_an_idle_partition_hear_what_retention_dropped(tmp_path: Path) -> None:
-    """Otherwise one of them would lead with records that were gone."""
+    """A follower would otherwise lead with records that were gone."""
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2), segment_bytes=100)
     cluster.elect(1)
     leader, follower = cluster[1], cluster[2]
@@ -234,7 +234,7 @@ def test_kip_279_two_leader_changes_between_two_fetches(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_diverges_hears_of_no_high_watermark_until_the_logs_agree(tmp_path: Path) -> None:
-    """It takes two rounds to find that point.
+    """The logs agree after two rounds.
 
     Between them an answer to another request of its session comes: a high watermark in it would cover, and show to
     consumers, records that the leader does not have.
@@ -607,7 +607,9 @@ def test_a_new_follower_of_a_log_that_starts_within_a_batch_takes_the_whole_batc
 
 
 def test_a_follower_cut_where_its_leaders_log_starts_within_a_batch_goes_on(tmp_path: Path) -> None:
-    """Its own batches ended elsewhere: the leader's first, which holds the log start, reaches below its end."""
+    """The follower's batches ended elsewhere: the leader's first, which holds the log start, reaches below the
+    follower's end.
+    """
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     for _ in range(4):

@@ -202,7 +202,9 @@ async def test_a_snapshot_of_the_feed_brings_its_brokers_to_leaders_that_stay(tm
 
 
 async def test_a_follower_flushes_what_was_recovered_and_then_fetches(tmp_path: Path) -> None:
-    """With flush.messages=1 it acknowledges flushed records; after a crash these are fewer than in its log."""
+    """The follower acknowledges flushed records because of flush.messages=1; after a crash these are fewer than in its
+    log.
+    """
     durable = TopicSettings(LogConfig(), ReplicationSettings(durable_before_acknowledged=True))
     image = ClusterImage()
     async with broker(tmp_path, image, clean=False) as (_, replicas):

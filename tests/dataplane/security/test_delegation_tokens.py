@@ -1,4 +1,4 @@
-"""Secrets of delegation tokens: as Kafka makes them, kept while the token is there, over a change of the key."""
+"""Secrets of delegation tokens: equal to Kafka's, kept while the token exists, also across a change of the key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def state(token_id: str, key: bytes = OLD, expires_at_ms: int = 1_000) -> TokenS
 
 
 class Broker:
-    """Its tokens, and the image behind them."""
+    """A broker's tokens, and its image."""
 
     def __init__(self, *keys: bytes) -> None:
         self.image: dict[str, TokenState] = {}

@@ -266,7 +266,9 @@ async def test_what_has_expired_is_renewed_among_brokers(tmp_path: Path) -> None
 async def test_the_quorums_listener_of_a_broker_is_renewed_under_any_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Brokers dial the quorum, and no one dials them there, so the certificate's hosts are irrelevant."""
+    """Brokers dial the quorum, but no peer dials brokers at this listener, so the certificate's
+    hosts are irrelevant.
+    """
     folder = Folder(tmp_path, ssl_allow_san_changes="true")
     folder.issue("of-no-host").pem_file(folder.keys)
     first = load_tls(tls_settings(folder.properties, NAME, between_nodes=True), None, datetime.now(UTC))

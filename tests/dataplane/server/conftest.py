@@ -109,7 +109,7 @@ class FrameServer:
 
 
 def start(cleanup: ExitStack, server: FrameServer) -> FrameServer:
-    """The server, which is closed at the end of the test."""
+    """Start the server, and close it at the end of the test."""
     cleanup.callback(server.close)
     return server
 

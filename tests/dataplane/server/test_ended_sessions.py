@@ -23,7 +23,7 @@ ANN, BOB = b"ann:60000", b"bob:60000"
 
 
 class Waiting:
-    """A request that waits for others, and one that changes state; the test answers both."""
+    """Handlers of a waiting request, and of a request that changes state; the test answers both."""
 
     def __init__(self) -> None:
         self.fetches: list[ClientRequest] = []

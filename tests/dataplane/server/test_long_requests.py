@@ -88,7 +88,7 @@ async def connect(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 async def ask(server: Server, message: Any, version: int) -> Any:
-    """The answer; None if the server hangs up."""
+    """Return the answer; None if the server hangs up."""
     reader, writer = await connect(server)
     writer.write(encode_request(message, version, 1, None))
     try:

@@ -88,7 +88,7 @@ async def test_small_records_of_a_large_frame_call_nobody(cleanup: ExitStack) ->
 
 
 async def test_a_frame_that_lacks_little_is_read_as_it_comes(cleanup: ExitStack) -> None:
-    """Otherwise the broker might wait for the end although all of it is there."""
+    """The broker might otherwise wait for the frame's end although it has arrived."""
     server = serving(cleanup)
     async with dialling() as peer:
         await begun(server, peer)

@@ -21,7 +21,7 @@ MB = 1024 * 1024
 
 
 class Receiver:
-    """A receiver that remembers whether it was called."""
+    """A receiver that counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -182,7 +182,7 @@ async def test_plain_parked_and_coroutine_handlers_answer_in_order(cleanup: Exit
 async def test_a_short_cut_that_fails_ends_its_connection_and_no_other(
     cleanup: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its client waited until its own timeout: no handler owed it an answer, and its later requests
+    """The client waited until its own timeout: no handler owed it an answer, and its later requests
     were delayed, too.
     """
     _, port, _ = serve(cleanup)

@@ -98,7 +98,7 @@ async def test_one_byte_at_a_time(cleanup: ExitStack) -> None:
 
 
 async def test_what_is_decrypted_and_not_taken_never_stalls(cleanup: ExitStack) -> None:
-    """All of it is in the last records: the kernel never reports it again."""
+    """All of the data is in the last records: the kernel never reports it again."""
     waiting: list[tuple[ClientRequest, bytes]] = []
 
     def keep(request: ClientRequest, body: memoryview) -> None:
@@ -399,7 +399,9 @@ async def test_the_time_for_a_login_includes_the_handshake(cleanup: ExitStack) -
 
 
 async def test_who_has_shaken_hands_is_a_stranger_until_the_login(cleanup: ExitStack) -> None:
-    """It counts, and new connections replace each other before it, but not for ever if it makes no progress."""
+    """The peer counts as unauthenticated, and new connections replace each other before it, but not for ever if it
+    makes no progress.
+    """
     server, _, port = whole_server(cleanup, listener_tls(), max_unauthenticated_per_ip=2)
     with_login(server, timeout_ms=600_000)
     async with TlsPeer(dialling()) as shaken, TlsPeer(dialling()) as second:
@@ -448,7 +450,7 @@ async def test_handshakes_leave_the_loop_to_others(
 async def test_a_handshake_goes_on_when_the_socket_takes_what_there_is_to_say(
     cleanup: ExitStack, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    """In TLS 1.2 the server sends last, in TLS 1.3 the client."""
+    """The server sends last in TLS 1.2, the client in TLS 1.3."""
     flush, calls, late = TlsStream.flush, 0, []
 
     def two_of_three_fail(stream: TlsStream) -> bool:
@@ -536,7 +538,7 @@ async def test_a_handshake_that_fails_says_why(cleanup: ExitStack, caplog: pytes
 
 
 async def test_a_last_request_that_waits_for_memory_is_not_taken_for_cut_off(cleanup: ExitStack) -> None:
-    """Its end is decrypted and not in the buffer, and the kernel has no more of it."""
+    """The request's end is decrypted and not in the buffer, and the kernel has no more of it."""
     held: list[tuple[ClientRequest, bytes]] = []
     server = start(
         cleanup,

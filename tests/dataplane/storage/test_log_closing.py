@@ -159,7 +159,7 @@ def test_a_log_that_refuses_to_be_written_does_not_keep_the_others_from_being_fl
 def test_a_log_on_another_disk_is_flushed_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
-    """Its folder is a link to elsewhere, so a flush of this file system does not cover it."""
+    """The log's folder is a link to elsewhere, so a flush of this file system does not cover it."""
     directory = _folder_of(tmp_path, 3)
     real = os.stat(tmp_path).st_dev
 
@@ -178,7 +178,7 @@ def test_a_log_on_another_disk_is_flushed_by_itself(
 def test_where_the_kind_of_file_system_is_not_known_to_flush_each_log_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
-    """On FUSE the call does nothing, and reports success."""
+    """The call does nothing on FUSE, and reports success."""
     directory = _folder_of(tmp_path, 3)
     _together(monkeypatch, 1)
     monkeypatch.setattr(filesystem_sync, "_file_system", lambda fd: 0x65735546)

@@ -1,4 +1,4 @@
-"""When a broker starts, or another dies, tens of thousands of replicas change: their observers give the loop turns
+"""Tens of thousands of replicas change when a broker starts, or another dies: their observers give the loop turns
 meanwhile.
 """
 

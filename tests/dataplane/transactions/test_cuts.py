@@ -316,7 +316,7 @@ async def test_a_marker_that_is_not_replicated_holds_up_only_those_who_ask_for_i
 
 
 async def test_a_leader_that_was_replaced_and_does_not_know_answers_nobody(tmp_path: Path) -> None:
-    """Its high watermark may lie below markers that are part of the cut."""
+    """The leader's high watermark may lie below markers that are part of the cut."""
     async with cutting(tmp_path) as here:
         one = here.one
         place = one.quorum.places(0, topic="pair").pop()

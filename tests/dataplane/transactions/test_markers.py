@@ -89,7 +89,7 @@ async def test_a_decision_becomes_a_marker_and_is_reported(tmp_path: Path, *, co
 
 
 async def test_nothing_is_reported_that_could_still_be_lost(tmp_path: Path) -> None:
-    """The leader dies with the marker, and the quorum would believe that it is there."""
+    """The leader dies with the marker, and the quorum would believe that the marker exists."""
     async with beside_a_quorum(tmp_path) as one:
         who = one.quorum.begin()
         one.quorum.add(who, one.quorum.places(0, topic="pair"))
@@ -177,9 +177,9 @@ async def test_a_marker_that_is_there_is_not_written_again(tmp_path: Path) -> No
 async def test_a_marker_that_was_deleted_is_not_written_behind_later_ones(
     tmp_path: Path, *, left: int
 ) -> None:
-    """A replica restarted after the first of two markers, or after both, which the quorum has not heard of yet.
+    """A replica restarted after the first of two markers, or after both, and the quorum does not know of them yet.
 
-    As leader it does not know the first one's producer, but that later ones exist.
+    As leader the replica does not know the first one's producer, but knows of the later marker.
     """
     async with beside_a_quorum(tmp_path) as one:
         owners = {name: await written(one, name, 0) for name in "xy"}
@@ -294,7 +294,7 @@ async def test_markers_of_many_writers_are_not_owed_anew_with_each_report(
 async def test_a_marker_is_reported_that_comes_as_all_reports_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There may be no other report for long that would include it."""
+    """Another report that would include the marker may not come for long."""
     async with beside_a_quorum(tmp_path) as one:
         answered, submit = asyncio.Event(), one.submit
 
@@ -336,7 +336,7 @@ async def test_an_ending_is_told_when_readers_see_it(tmp_path: Path) -> None:
 async def test_who_waits_for_an_end_looks_at_partitions_however_many_have_written_there(
     tmp_path: Path,
 ) -> None:
-    """With each report of some markers it scanned every missing one, at quadratic cost."""
+    """Each report of some markers used to cause a scan of every missing marker, at quadratic cost."""
     async with beside_a_quorum(tmp_path) as one:
         number = decided(one)
         waiting = asyncio.create_task(one.completion_waits.over("x", number, 10.0))
@@ -545,7 +545,7 @@ def joins(partition: Partition, broker_id: int, offset: int) -> bool:
 async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its marker was lost with the former leader. On a full disk it is written later."""
+    """The transaction's marker was lost with the former leader. On a full disk the abort is written later."""
     monkeypatch.setattr(markers, "RETRY_S", 0.01)
     async with beside_a_quorum(tmp_path) as one:
         one.quorum.create(assigned(OFFSETS_TOPIC, [1, 2]))

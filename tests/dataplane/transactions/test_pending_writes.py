@@ -192,7 +192,7 @@ async def test_those_behind_a_refused_batch_are_refused_with_it(tmp_path: Path) 
 async def test_a_write_that_cannot_be_answered_does_not_take_those_behind_it_with_it(
     tmp_path: Path, *, is_refused: bool
 ) -> None:
-    """Otherwise the later writes would never be released."""
+    """The later writes would otherwise never be released."""
     async with beside_a_quorum(tmp_path) as one:
         who = begun(one, 0)
         released: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()

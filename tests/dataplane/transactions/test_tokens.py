@@ -1,4 +1,4 @@
-"""Tokens: what is given out is recognised, and nothing else."""
+"""Tokens: issued ones are recognised, and no others."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Asked:
-    """Three brokers that query one controller."""
+    """Three brokers with a common controller."""
 
     def __init__(self) -> None:
         self.quorum = Transactions()

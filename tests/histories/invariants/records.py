@@ -23,8 +23,7 @@ def _passed_over(facts: Facts, send: Send) -> bool:
 
 
 class LostWrite(Invariant):
-    """A record acknowledged with acks=all is there for readers: no client reads past the record without anyone ever
-    getting it.
+    """Readers get every record acknowledged with acks=all: no client reads past a record that no client ever gets.
 
     This holds for every acknowledging leader (also a zombie), and for any replicas that died or lost their page cache.
     Only a declared loss is an excuse.

@@ -1,4 +1,4 @@
-"""The journal after every kind of stop: synced entries are there, torn ones are cut, damage is reported."""
+"""The journal after every kind of stop: synced entries survive, torn ones are cut, damage is reported."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.simulation.raft.world import World, virtual_time
 
 
 def _cut_off_leader_with_tail(world: StockWorld) -> tuple[str, str, list[int]]:
-    """An old leader with thirty uncommitted entries, a new leader that has compacted its log."""
+    """Return an old leader with thirty uncommitted entries, and a new leader that has compacted its log."""
     old = world.leader()
     rest = tuple(name for name in world.nodes if name != old)
     for name in rest:

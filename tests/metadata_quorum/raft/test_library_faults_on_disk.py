@@ -158,7 +158,7 @@ def test_hole_8_ours_starts_from_the_snapshot() -> None:
 
 
 def _alone(folder: Path) -> StockNode:
-    """A cluster of one, from its files."""
+    """Return a cluster of one node, restored from its files."""
     configuration = SyncObjConf(
         autoTick=False,
         appendEntriesUseBatch=True,

@@ -186,7 +186,7 @@ class History:
         return self.apply(q.encode_command(None, command))
 
     def submit(self, broker_id: int, command: Command[Any]) -> Applied | None:
-        """The broker's next command; None if it has no session."""
+        """Return the result of the broker's next command; None if it has no session."""
         session = (broker_id, self.epoch(broker_id))
         if session[1] < 0:
             return None

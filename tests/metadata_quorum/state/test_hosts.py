@@ -46,7 +46,7 @@ def test_without_the_feature_no_host_is_kept() -> None:
 
 @pytest.mark.parametrize(("level", "inherit"), [(1, 1), (2, 5)])
 def test_leaderships_of_a_broker_go_to_all_others_where_all_know_how(level: int, inherit: int) -> None:
-    """At level 1 some quorum node may place as older versions do, and all have to place alike."""
+    """Some quorum node may place as older versions do at level 1, and all nodes have to place alike."""
     cluster = ControllerWithBrokers(6, levels={PLACEMENT: level})
     cluster.create(topic("t", partitions=30, factor=2))
     placed = [state.replicas for state in cluster.machine.image.topics["t"].partitions.values()]

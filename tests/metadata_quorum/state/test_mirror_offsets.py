@@ -200,7 +200,7 @@ def test_a_promotion_without_a_cut_needs_no_copy_of_offsets(cluster: Mirrors) ->
 
 
 def test_groups_go_back_to_nothing_where_the_source_had_no_offsets_at_the_cut() -> None:
-    """Its first group has committed since, and the group's offsets were copied."""
+    """The cluster's first group has committed since, and the group's offsets were copied."""
     cluster = Mirrors()
     cluster.create_mirror(groups=GROUPS)
     cluster.follow(at_source(factor=3))

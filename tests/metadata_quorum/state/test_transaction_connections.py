@@ -84,7 +84,7 @@ def test_who_takes_up_epochs_may_end_a_transaction_on_any_connection() -> None:
 
 
 def test_who_was_replaced_is_told_so_on_whatever_connection() -> None:
-    """Otherwise the producer would be refused only on its next connection, after pauses."""
+    """The producer would otherwise be refused only on its next connection, after pauses."""
     cluster = Transactions()
     zombie = cluster.begin()
     connection = cluster.origin(1)

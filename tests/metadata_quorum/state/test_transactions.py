@@ -27,7 +27,7 @@ def test_the_first_use_gives_a_producer_id_of_its_own() -> None:
 
 
 def test_a_new_transactional_id_is_refused_where_there_is_no_room() -> None:
-    """Its command enters the log as a different one, which changes nothing and is refused by every version."""
+    """The id's command enters the log as a different one, which changes nothing and is refused by every version."""
     cluster = Transactions()
     known = {cluster.begin("x"), cluster.begin("y")}
     before = dict(cluster.machine.image.transactions.by_id)

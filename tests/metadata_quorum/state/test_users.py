@@ -1,4 +1,4 @@
-"""Users of SCRAM in the controller: what is refused, what is kept, and through a snapshot."""
+"""SCRAM users in the controller: refused and stored changes, also across a snapshot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def formed(level: int = 1) -> Controller:
 
 
 def alter(controller: Controller, *changes: ScramCredentialChange) -> list[int]:
-    """The error code of each change."""
+    """Return the error code of each change."""
     command = AlterScramCredentials(changes=list(changes), removes_tokens=True)
     result = decode_result(command, controller.apply(1, 1, encode_command(None, command)).result)
     assert isinstance(result, AlterScramCredentialsResult)

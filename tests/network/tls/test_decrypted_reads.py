@@ -23,7 +23,7 @@ Reader = Callable[[Callable[[int, memoryview], int], memoryview, int], tuple[int
 
 
 class Stream:
-    """Pieces that come one by one, and a final error."""
+    """Pieces in sequence, and a final error."""
 
     def __init__(self, pieces: Iterator[bytes] | list[bytes], behind: BaseException | None = None) -> None:
         self.pieces = list(pieces)
@@ -101,7 +101,7 @@ def test_c_trusts_no_count() -> None:
 
 
 def test_a_space_is_free_again_afterwards() -> None:
-    """Otherwise its owner could not be resized, and its memory would leak."""
+    """The buffer's owner could otherwise not be resized, and its memory would leak."""
     space = bytearray(8)
     in_c.read_decrypted(Stream([b"12345678"]).read, memoryview(space), 0)
     space += b"more"

@@ -208,7 +208,7 @@ def test_a_stream_that_ends_in_between_takes_nothing_from_another(
 
 
 def test_a_stream_that_ends_in_another_thread_says_nothing(ends: Ends) -> None:
-    """Its memory is in use in its own thread, maybe at this moment."""
+    """The stream's memory is in use in its own thread, maybe at this moment."""
     ends.peer.hear()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(ends.stream.say_end).result()

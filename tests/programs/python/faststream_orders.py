@@ -35,7 +35,7 @@ async def book(payments: list[str]) -> list[str]:
 
 @broker.subscriber("orders", group_id="auditors", ack_policy=AckPolicy.MANUAL, **reading)
 async def audit(order: str, message: annotations.KafkaMessage) -> None:
-    """Refuse every order that ends with 7 once, so that it comes again."""
+    """Refuse every order that ends with 7 once, which repeats the order."""
     if order.endswith("7") and order not in again:
         again.add(order)
         await broker.publish(f"refused {order}", "refused")

@@ -23,7 +23,7 @@ STRING, LONG, MESSAGE = 9, 3, 11
 
 
 def avro(topic):
-    """An order refers to a customer; the key has a separate schema."""
+    """Write an order that refers to a customer; the key has a separate schema."""
     customer = {"type": "record", "name": "shop.Customer", "fields": [{"name": "name", "type": "string"}]}
     registry.register_schema("shop.Customer", Schema(json.dumps(customer), "AVRO"))
     order = {
@@ -49,7 +49,7 @@ def avro(topic):
 
 
 def protobuf(topic):
-    """The order refers to another file and to one of Google's, and is the second message of its file."""
+    """Write an order that refers to another file and to one of Google's, and is the second message of its file."""
     pool = descriptor_pool.Default()
     money = descriptor_pb2.FileDescriptorProto(name="shop/money.proto", package="shop", syntax="proto3")
     sum_ = money.message_type.add(name="Money")
@@ -72,7 +72,7 @@ def protobuf(topic):
 
 
 def json_schema(topic):
-    """An order as JSON, with its schema."""
+    """Write an order as JSON, with its schema."""
     schema = {
         "title": "Order",
         "type": "object",

@@ -34,7 +34,8 @@ def begins_at(answer: OffsetFetchResponseGroup, *, changed: bool) -> dict[int, i
     and so `rd_kafka_assignment_apply_offsets` takes the offset of a refused partition up. Otherwise
     `rd_kafka_handle_OffsetFetch` repeats the request.
 
-    Raises KafkaError for an answer after which it asks again, InvariantBroken for one after which it reads nothing.
+    Raises KafkaError for an answer that makes librdkafka retry, and InvariantBroken for an answer that makes it stop
+    reading.
     """
     rows = [row for topic in answer.topics for row in topic.partitions]
     unstable = [row for row in rows if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT]

@@ -137,7 +137,7 @@ def all_invariants() -> list[Invariant]:
 def check_images(cluster: SimulatedCluster) -> None:
     """Check that all nodes hold the same metadata at the end. Raises InvariantBroken.
 
-    Transactions are exempt: brokers know only those that concern them, which are all over.
+    Transactions are exempt: brokers know only transactions of their partitions, which are all over.
     """
     contents: dict[str, bytes] = {}
     transactions: dict[str, bytes] = {}

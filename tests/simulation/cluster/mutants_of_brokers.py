@@ -207,8 +207,9 @@ def commits_of_anybody() -> Iterator[None]:
     "right after a commit, and another leader elected.",
 )
 def commits_before_replicated() -> Iterator[None]:
-    """A coordinates, appends the commit of 100 and answers. A dies before anybody has copied it. B leads, loads 50, and
-    hands that out: an offset went back after an acknowledged commit."""
+    """A coordinates, appends the commit of 100 and answers. A dies before any follower has copied it. B leads, loads
+    50, and hands that out: an offset went back after an acknowledged commit.
+    """
     append = ReplicatedOffsetsLog.append
 
     def answer_at_once(

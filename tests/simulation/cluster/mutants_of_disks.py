@@ -22,9 +22,11 @@ from tests.simulation.cluster.planting import mutant
 )
 def full_disk_kept_quiet() -> Iterator[None]:
     """A leads {A, B, C}. The disk of B is full: it knows at once that it cannot append m. A waits for B until
-    replica.lag.time.max.ms are over, and no acks=all is answered until then. What B leads refuses records meanwhile.
+    replica.lag.time.max.ms are over, and no acks=all is answered until then. B's own partitions refuse records
+    meanwhile.
 
-    In half a minute clients give up on requests; librdkafka begins a new epoch and sends what is in the log already.
+    In half a minute clients give up on requests; librdkafka begins a new epoch and sends records that are in the log
+    already.
     """
 
     def quiet(self: PartitionLog, error: KafkaError) -> None:

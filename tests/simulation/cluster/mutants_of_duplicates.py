@@ -100,7 +100,7 @@ def duplicate_of_a_deposed_leader() -> Iterator[None]:
 )
 def duplicate_of_a_former_epoch() -> Iterator[None]:
     """A batch with sequence 0 is acknowledged, and the next one refused for its timestamp. Its producer raises its
-    epoch, and numbers what it has not sent yet from 0. The leader answers with the offset of the first batch, and the
+    epoch, and numbers its unsent records from 0. The leader answers with the offset of the first batch, and the
     record is nowhere."""
     original_of = ProducerStates.original_of
 

@@ -45,7 +45,7 @@ def end_told_before_all_markers() -> Iterator[None]:
 )
 def cut_of_an_old_image() -> Iterator[None]:
     """A leads P, is cut off, B leads P. T writes to P and Q and is committed; both markers are reported. A reader that
-    has not heard of B asks A, which knows of no marker and names its high watermark: of T it gets what is in Q."""
+    has not heard of B asks A, which knows of no marker and names its high watermark: it gets only T's records in Q."""
 
     async def as_it_is(_self: CutHandlers) -> None:
         return
@@ -101,9 +101,10 @@ def writer_epoch_not_raised() -> Iterator[None]:
     needs="An unclean election between the decision to commit and its marker, of a replica that has the records.",
 )
 def own_commit_torn_by_unclean_election() -> Iterator[None]:
-    """T has written to P and Q and is committed. Q has its marker, P's leader dies before it has written one. A replica
-    that has all of T is elected uncleanly, takes what is open for something older, and aborts it: of T readers see what
-    is in Q alone."""
+    """T has written to P and Q and is committed. Q has its marker, P's leader dies before it has written one. A
+    replica that has all of T is elected uncleanly, takes T for an older open transaction, and aborts it: readers see
+    only T's records in Q.
+    """
     abort = Markers._abort_what_is_older
 
     def of_no_epoch(
@@ -122,8 +123,9 @@ def own_commit_torn_by_unclean_election() -> Iterator[None]:
     needs="A topic that keeps less than what is written in it during one transaction.",
 )
 def retention_takes_open_transactions() -> Iterator[None]:
-    """T writes to P and Q, and goes on for longer than P keeps its records. T is committed: of T readers see what is in
-    Q, and the last of what is in P."""
+    """T writes to P and Q, and goes on for longer than P keeps its records. T is committed: readers see T's records
+    in Q, and only the last ones in P.
+    """
 
     def up_to_the_high_watermark(self: OldSegments, high_watermark: int, now_ms: int) -> int:
         return self._retain_from(high_watermark, now_ms)

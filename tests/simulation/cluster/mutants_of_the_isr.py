@@ -118,9 +118,8 @@ def leaving_member_not_waited_for() -> Iterator[None]:
     "kill of the follower, or flush.messages=1, shows nothing: it must lose what it has acknowledged.",
 )
 def stale_broker_epoch_joins() -> Iterator[None]:
-    """B, outside the ISR, has caught up; A proposes {A, B}; that is slow. B loses power, and with it what it had not
-    flushed; it restarts, registers, is unfenced. The partition's state has not changed. The proposal arrives
-    and is committed.
+    """B, outside the ISR, has caught up; A proposes {A, B}; that is slow. B loses power, and its unflushed records;
+    it restarts, registers, is unfenced. The partition's state has not changed. The proposal arrives and is committed.
 
     A dies before B has copied its lost records again. B leads; acknowledged records are gone.
     """
@@ -210,7 +209,7 @@ def unclean_election() -> Iterator[None]:
     "records are being acknowledged; a slow disk widens the window.",
 )
 def acknowledged_before_flushed() -> Iterator[None]:
-    """A topic has flush.messages=1. m is appended by all replicas and acknowledged; their flushes are under way. The
+    """A topic has flush.messages=1. m is appended by all replicas and acknowledged; their flushes are in progress. The
     power of all of them fails. They restart, none has m."""
     appended = LeaderState.appended
 

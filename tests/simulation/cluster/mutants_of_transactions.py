@@ -29,7 +29,7 @@ from tests.simulation.cluster.planting import mutant
 )
 def new_leader_presumes_abort() -> Iterator[None]:
     """T has written to P and Q and is committed. Q's leader writes COMMIT, P's dies before. The next one finds T open
-    and writes ABORT: of T readers see what is in Q alone."""
+    and writes ABORT: readers see only T's records in Q."""
     elected, append = Markers.elected, Partition.append_marker
 
     def aborts(self: Partition, *who: Any, **what: Any) -> int:
@@ -196,8 +196,9 @@ def timeout_keeps_epoch() -> Iterator[None]:
     "committed.",
 )
 def leader_forgets_open_transactions() -> Iterator[None]:
-    """T has written to P, whose leader dies. The next one knows of nothing open: readers of what is committed get what
-    T wrote, and T is aborted."""
+    """T has written to P, whose leader dies. The next leader knows of no open transaction: readers of committed
+    records get T's records, and T is aborted.
+    """
 
     def only_ours(self: LogTransactions, high_watermark: int) -> int:
         log = self._log
@@ -255,8 +256,9 @@ def version_committed_again() -> Iterator[None]:
     needs="A topic that is compacted, and a key whose last value was aborted.",
 )
 def compaction_counts_aborted() -> Iterator[None]:
-    """K is 1, committed. A transaction writes 2 and is aborted. Compaction drops 1, as 2 came later: readers of what
-    is committed find nothing of K."""
+    """K is 1, committed. A transaction writes 2 and is aborted. Compaction drops 1, as 2 came later: readers of
+    committed records find no value of K.
+    """
 
     def nothing(_self: TransactionFilter, _producer_id: int, _last_offset: int) -> bool:
         return False

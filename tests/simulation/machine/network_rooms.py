@@ -62,7 +62,7 @@ def installed(room: Room) -> Iterator[Room]:
 
 
 class Listener:
-    """A receiver that keeps the datagrams that reach it."""
+    """A receiver that keeps its datagrams."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []

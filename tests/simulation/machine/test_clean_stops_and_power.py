@@ -87,7 +87,7 @@ def _stopped(room: Room, after_s: float) -> float | None:
 def slow_room(
     make_room: Callable[[int], Room], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Callable[[int], Room]:
-    """A room in which a stop takes some time."""
+    """Return a function that makes a room in which a stop takes some time."""
 
     def make(seed: int) -> Room:
         room = make_room(seed)

@@ -50,7 +50,7 @@ def _last_sequence() -> tuple[int, int]:
 
 @pytest.mark.parametrize("left", [LEFT, 0])
 def test_no_producer_is_known_by_what_was_cut_off(make_room: Callable[[int], Room], left: int) -> None:
-    """Otherwise a retry of the producer would pass for a duplicate, and be lost."""
+    """A retry of the producer would otherwise pass for a duplicate, and be lost."""
     ends = set()
     for seed in range(60):
         room = make_room(seed)

@@ -215,9 +215,9 @@ async def operate_target(workload: Workload, doings: Doings, accepts: bool) -> N
 
 
 async def promote(workload: Workload, doings: Doings, *, at_cut: bool) -> None:
-    """Request the promotion until it is known to be done; repeated requests do no harm.
+    """Request the promotion until the cluster confirms it; repeated requests do no harm.
 
-    If there is no cut, promote without one.
+    Without a cut the mirror is promoted as it stands.
     """
     refused = 0
     doings.asked_s = workload.now()

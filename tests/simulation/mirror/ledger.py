@@ -135,7 +135,7 @@ def common_end(copy: Epochs, end: int, line: Epochs) -> int:
 
 
 class SourceLedger:
-    """An observer of the source's leaders. It also checks that an epoch has one batch at an offset."""
+    """An observer of the source's leaders, and a check that an epoch has one batch at an offset."""
 
     def __init__(self, brokers: dict[int, Node]) -> None:
         self._nodes = {node.name: node for node in brokers.values()}

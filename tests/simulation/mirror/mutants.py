@@ -54,9 +54,10 @@ _OWN = "our contract: docs/MIRRORS.md"
     where="mirror",
 )
 def lineage_after_records() -> Iterator[None]:
-    """The source's epoch 4 begins at offset 100, and the copy has it up to 120. Its leader dies before it has reported
-    that. The next one takes all 120 for epoch 3, and asks the source where that ends: at 100. It stops with a loss that
-    has not happened; or, once the source has lost epoch 4 in an unclean election, it notices nothing.
+    """The source's epoch 4 begins at offset 100, and the copy has it up to 120. Its leader dies before it has
+    reported epoch 4. The next leader takes all 120 records for epoch 3, and asks the source for the end of epoch 3:
+    100. The copy stops with a loss that has not happened; or, once the source has lost epoch 4 in an unclean
+    election, it notices nothing.
     """
 
     async def append(self: SourceFetcher, copy: Copy, received: memoryview, _led: SourceLeadership) -> None:
@@ -189,7 +190,7 @@ def promoted_with_open_transactions() -> Iterator[None]:
 )
 def source_producers_kept() -> Iterator[None]:
     """Producer 1000 of the source wrote sequences 0 to 7. Another one, which this cluster has named 1000, too, sends
-    its sequence 0 after the promotion: the broker takes that for a repetition, and acknowledges what it drops.
+    its sequence 0 after the promotion: the broker takes the batch for a repetition, drops it, and acknowledges it.
     """
 
     def keep(_self: ProducerStates, _below: int) -> None:

@@ -42,7 +42,7 @@ def need_server() -> Path:
 
 
 class Server:
-    """A server. It runs as `postgres` if the test is root, since it refuses to run as root."""
+    """A PostgreSQL server. A test run by root starts it as `postgres`, since it refuses to run as root."""
 
     def __init__(self, folder: Path, found: Path, settings: Sequence[str] = ()) -> None:
         self._folder = folder
@@ -89,7 +89,7 @@ class Server:
         self._control("stop", "-m", "fast")
 
     def connect(self, application: str = "ottla") -> Any:
-        """A connection of psycopg."""
+        """Return a connection of psycopg."""
         import psycopg
 
         return psycopg.connect(self.address, application_name=application)
@@ -122,7 +122,7 @@ class Server:
 
 @contextmanager
 def running_server(*settings: str) -> Iterator[Server]:
-    """Run a server in a folder that its user can enter. `settings`: additional ones, such as `wal_level=logical`."""
+    """Run a server in a folder that its user can enter. `settings` are additional ones, such as `wal_level=logical`."""
     found = need_server()
     with tempfile.TemporaryDirectory(prefix="ottla-postgresql-", dir="/tmp") as name:
         folder = Path(name)

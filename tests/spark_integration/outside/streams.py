@@ -85,7 +85,7 @@ def failure_of(spark: SparkSession, folder: Path, checkpoint: Path, sink: Sink) 
 
 @contextmanager
 def as_query(spark: SparkSession, query: str, run: str) -> Iterator[None]:
-    """What this thread calls is called by a query: for two drivers at once, which Spark forbids within a process."""
+    """Make this thread's calls appear as a query's: for two drivers at once, which Spark forbids within a process."""
     context = spark.sparkContext
     given = {"sql.streaming.queryId": query, "spark.jobGroup.id": run}
     for name, value in given.items():

@@ -40,7 +40,7 @@ from tests.spark_integration.outside.streams import (
 
 
 def rows_in(table: Path) -> list[tuple[Any, ...]]:
-    """Without Spark."""
+    """Return the rows of a table, read without Spark."""
     found = read_arrow_table(str(table)).to_pylist()
     return sorted(tuple(None if v is None else str(v) for v in row.values()) for row in found)
 
@@ -56,7 +56,7 @@ def as_kept(rows: list[Order]) -> list[tuple[Any, ...]]:
 
 
 def files_in(table: Path) -> set[Path]:
-    """All that a reader who does not know of commits might take for data."""
+    """Return all files that a reader without knowledge of commits might take for data."""
     return {one for one in table.rglob("*.parquet") if "_attempts" not in one.parts}
 
 
@@ -91,7 +91,7 @@ def test_batches_come_once_through_replays_crashes_and_retries(
 def test_a_crash_at_any_step_leaves_nothing_that_counts_twice(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """The driver dies before or behind a call of the operating system; what it left is removed by the next run."""
+    """The driver dies before or after a call of the operating system; the next run removes its remains."""
     table = tmp_path / "table"
     with as_query(spark, "q", "run 1"):
         parquet_sink(str(table))(frame_of(spark, orders(0)), 0)

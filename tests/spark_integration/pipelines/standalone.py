@@ -25,7 +25,7 @@ FOR_ONE_CORE = {
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "470m",  # the least that Spark takes
 }
-"""Settings of a driver that runs there."""
+"""Settings of a driver in this cluster."""
 STARTS_S = 60.0
 _MASTER = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
 _REGISTERED = re.compile(r"Successfully registered with master")

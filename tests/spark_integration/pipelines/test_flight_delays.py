@@ -1,4 +1,4 @@
-"""The pipeline of the demo against plain Python: what it counts, what it takes for a flight, when a window ends."""
+"""The pipeline of the demo compared with plain Python: its counts, the accepted flights, and the ends of windows."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_time_that_is_none_is_named(spark: SparkSession) -> None:
 
 
 def run(spark: SparkSession, cluster: LocalCluster, file: Path) -> list[BatchProgress]:
-    """To the present end of the topic."""
+    """Run the pipeline to the present end of the topic."""
     given = read_settings(file) | {"trigger": "available-now"}
     settings = read_pipeline(given, file.parent, cluster.bootstrap_servers)
     return list(Pipeline(settings, file.parent).start(spark).progress())

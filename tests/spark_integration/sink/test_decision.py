@@ -66,7 +66,7 @@ class SlowTask:
 
 
 def test_of_two_attempts_at_once_the_accepted_one_counts(spark_cluster: LocalCluster) -> None:
-    """In speculation both attempts write everything, and Spark takes the message of one."""
+    """Both attempts of a speculative task write everything, and Spark takes the message of one."""
     spark_cluster.create_topic("speculation")
     chosen = options(spark_cluster, "speculation")
     slow = SlowTask(chosen, "speculation", 0)
@@ -80,7 +80,7 @@ def test_of_two_attempts_at_once_the_accepted_one_counts(spark_cluster: LocalClu
 
 
 def test_a_commit_may_be_asked_for_again(spark_cluster: LocalCluster) -> None:
-    """Its answer was lost; and once the next batch has begun."""
+    """The commit is repeated after a lost answer, and once the next batch has begun."""
     spark_cluster.create_topic("answers")
     chosen = options(spark_cluster, "answers")
     first = task.write(batches("a"), chosen, "answers", 0)
@@ -141,7 +141,7 @@ def test_a_task_whose_transaction_is_aborted_fails(spark_cluster: LocalCluster) 
 
 
 def test_tasks_keep_their_transaction_open(spark_cluster: LocalCluster) -> None:
-    """They do so for longer than its timeout, and with nothing to write."""
+    """Tasks keep it open for longer than its timeout, and with nothing to write."""
     spark_cluster.create_topic("kept-open")
     chosen = options(spark_cluster, "kept-open", transactionTimeoutMs="500")
     slow = SlowTask(chosen, "kept-open", 0)

@@ -104,7 +104,9 @@ def test_killed_while_tasks_write(killed: Killed) -> None:
 
 
 def test_killed_before_its_commit_arrives(killed: Killed) -> None:
-    """It counts as soon as it arrives; the next driver learns that the batch is committed, and writes the others."""
+    """The commit counts as soon as it arrives; the next driver learns that the batch is committed, and writes the
+    others.
+    """
     assert killed.values(EARLY) == []
     killed.commits[EARLY].release()
     assert len(killed.values(EARLY)) == len(expected(1))

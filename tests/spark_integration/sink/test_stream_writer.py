@@ -98,7 +98,7 @@ def test_two_queries_under_one_id_are_found_out(
 def test_a_checkpoint_that_was_set_back_is_found_out(
     spark: SparkSession, spark_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Otherwise batches with other rows would be taken for done."""
+    """Batches with other rows would otherwise be taken for done."""
     spark_cluster.create_topic("back", 1)
     start(lines(spark, tmp_path, 1), spark_cluster, "back", tmp_path).awaitTermination()
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "kept")

@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Log:
-    """Some partitions."""
+    """Partitions with their batches and transactions."""
 
     partitions: dict[TopicPartition, list[Entry]]
     open: dict[int, tuple[int, set[TopicPartition]]] = field(default_factory=dict)

@@ -14,7 +14,7 @@ SPARK_TIMEOUT_S = 90
 
 
 class Topics:
-    """Topics of one cluster, and queries over them."""
+    """Topics of a cluster, and queries over these topics."""
 
     def __init__(self, spark: Any, cluster: LocalCluster) -> None:
         self.spark = spark

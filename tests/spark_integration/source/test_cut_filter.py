@@ -67,7 +67,7 @@ def test_micro_batches_hold_every_committed_record_once_and_no_transaction_in_pa
 
 
 def test_one_that_stays_open_makes_the_rest_be_read_for_its_markers_alone() -> None:
-    """So the held records stay within the bound; later records are given out afterwards, once."""
+    """The held records stay within the bound in this manner; later records are given out afterwards, once."""
     log, one = Log.of(1), TopicPartition(TOPIC, 0)
     log.produce(one, 1, producer_id=0)
     for _ in range(50):

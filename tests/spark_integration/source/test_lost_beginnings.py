@@ -1,4 +1,4 @@
-"""Retention or a deletion overtakes a task: a query that goes on with what is left reads all that is left."""
+"""Retention or a deletion overtakes a task: a query that continues with the remaining records reads all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT, DELETED = 100, 40
 
 @pytest.fixture(scope="module")
 def overtaken(spark_cluster: LocalCluster) -> TopicPartition:
-    """A partition of which the beginning was deleted."""
+    """Return a partition whose beginning was deleted."""
     one, address = TopicPartition("overtaken", 0), spark_cluster.bootstrap_servers
     with Admin(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic(one.topic)])

@@ -33,7 +33,7 @@ OPTIONS = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": TOPIC}
 
 
 class View:
-    """A cluster that has one topic, in memory."""
+    """A cluster with one topic in memory."""
 
     def __init__(self, log: Log, isolation: str = "atomic") -> None:
         self.log = log

@@ -18,7 +18,7 @@ SPARKS_CHOICE = "python-without-pyarrow"
 
 @pytest.fixture
 def undecided(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
-    """The session as Spark starts it without PYSPARK_PYTHON: workers run what is found by a name."""
+    """Start the session like Spark without PYSPARK_PYTHON: workers run the interpreter that is found by a name."""
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", SPARKS_CHOICE)
     return spark

@@ -36,7 +36,7 @@ SLOW = Limits(io_bytes_per_second=15_000, io_buffer_bytes=512)
 
 @dataclass(eq=False)
 class Replica:
-    """A partition, as the cleaner sees it."""
+    """A partition in the cleaner's view."""
 
     topic: str
     log: PartitionLog

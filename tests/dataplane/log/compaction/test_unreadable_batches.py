@@ -61,7 +61,7 @@ def test_it_is_copied_as_it_is_and_the_rest_is_cleaned(tmp_path: Path, kind: str
 
 
 def test_keys_that_stand_before_the_damage_are_not_taken_for_newer(tmp_path: Path) -> None:
-    """Those records cannot be read, so the older ones must stay."""
+    """The poisoned records cannot be read, so the older records of their keys must stay."""
     history = History(tmp_path)
     kept = history.write([(b"only here", b"v")])
     batch = encode_batch([(b"only here", b"w", NOW_MS), (b"other", b"w" * 50, NOW_MS)])

@@ -149,7 +149,7 @@ def test_an_index_that_changed_is_like_one_built_anew(
 def test_names_in_a_row_are_decided_as_each_alone(
     steps: list[list[tuple[Acl, bool]]], principal: str, host: str, open_without_acls: bool
 ) -> None:
-    """Also if ACLs change between two of them, as they do while a long answer is made."""
+    """ACLs may change between two names, as during a long answer."""
     authorizer = with_acls(super_users=("User:bob",), open_without_acls=open_without_acls)
     names = [*NAMES, "abcd", "abce", "zz", *NAMES] * len(steps)
     in_a_row = authorizer.grants(principal, host).masks(AclResourceType.TOPIC, names)

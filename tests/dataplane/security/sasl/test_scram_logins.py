@@ -26,7 +26,7 @@ STAND_INS = UnknownUsers(b"key", lambda: {ANN: SEALED})
 
 
 def credentials(*secrets: bytes) -> ScramCredentials:
-    """Return credentials as a broker with these cluster secrets reads them."""
+    """Return the credentials that a broker with these cluster secrets reads."""
     return ScramCredentials(Sealer(secrets), lambda: {ANN: SEALED})
 
 
@@ -87,7 +87,7 @@ PASSWORD = token_password(token_hmac(KEY, "id"))
 
 
 class TokenLogins:
-    """Logins of a broker that has one token."""
+    """Logins of a broker with a single token."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self.states = dict(TOKENS)

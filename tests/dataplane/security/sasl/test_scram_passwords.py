@@ -1,4 +1,4 @@
-"""PLAIN against SCRAM credentials: right and wrong passwords, what is remembered, and how many may wait."""
+"""PLAIN with SCRAM credentials: right and wrong passwords, the cache, and the number of waiting logins."""
 
 from __future__ import annotations
 
