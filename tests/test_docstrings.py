@@ -62,7 +62,7 @@ def other_forms(source: str) -> list[str]:
 def _told(source: str) -> Iterator[tuple[int, str]]:
     """Yield the docstrings, including attribute docstrings, and the comments, each with its line."""
     if not any(pattern.search(source.replace('"""', "   ")) for pattern in OTHER_FORMS.values()):
-        return  # To parse, and to find comments, takes much longer: what is wrong stands in the source as it is.
+        return  # Parsing and tokenizing take much longer than a search of the plain source.
     for node in ast.walk(ast.parse(source)):
         if (
             isinstance(node, ast.Expr)

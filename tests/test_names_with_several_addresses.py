@@ -98,7 +98,7 @@ def test_the_next_address_is_tried_soon(
                 assert not sock.getblocking()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.wait(others, timeout=5) if others else None
-        assert len(asyncio.all_tasks()) == 1  # nothing goes on beside it
+        assert len(asyncio.all_tasks()) == 1  # no other task is running
 
     resolves("127.0.0.2", "127.0.0.1")
     with black_hole("127.0.0.2", port):

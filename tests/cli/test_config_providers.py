@@ -51,7 +51,7 @@ def resolved(remarks: list[str] | None = None, **settings: str) -> ResolvedSetti
             'M required user_ann="${env:PASS}" user_bob="${dir:FOLDER/mounted:password}";',
             'M required user_ann="hunter2" user_bob="of the file";',
         ),
-        # What a reference gives is no reference.
+        # A reference's value is not resolved again.
         ("${env:NESTED}", "${env:PASS}"),
         ("$1 ${} ${env} {env:PASS}", "$1 ${} ${env} {env:PASS}"),
     ],

@@ -19,7 +19,7 @@ NOT_NEEDED = {
     "ottla.network.tls.contexts",
     "ottla.dataplane.security.principal_mapping",
     "datetime",
-    # What names of hosts beyond ASCII are encoded with, in listening and dialling.
+    # Codec for host names beyond ASCII, in listening and dialling.
     "encodings.idna",
     "stringprep",
     # Patterns of clients and compressed batches: the first of each loads its library.
@@ -27,16 +27,16 @@ NOT_NEEDED = {
     "cramjam",
     "lz4",
     "zstandard",
-    # What the package of checksums would load to tell its version.
+    # Imported by the checksum package to report its version.
     "importlib.metadata",
-    # What commands print with, and their client.
+    # Used by commands for their output, and their client.
     "rich",
     "ottla.client",
 }
 NOT_NEEDED_BY = {
     "quorum": NOT_NEEDED | {"ottla.cli.nodes.quorum_tls"},
     "broker": NOT_NEEDED
-    # What archives are packed with, and what only the first member of a group takes.
+    # Used for packing archives, and by the first member of a group only.
     | {"shutil", "bz2", "lzma", "uuid", "platform"}
     # Logins, which only listeners with SASL have.
     | {
@@ -45,7 +45,7 @@ NOT_NEEDED_BY = {
         "ottla.dataplane.security.sasl.kerberos",
         "ottla.dataplane.security.sasl.plain",
     }
-    # What copies topics of another cluster.
+    # Used for copying topics of another cluster.
     | {"ottla.dataplane.mirroring.mirror_link", "ottla.dataplane.mirroring.fetching"},
 }
 NEEDED_BY = {

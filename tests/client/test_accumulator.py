@@ -167,7 +167,7 @@ def test_what_may_have_been_appended_is_not_split_unless_it_is_refused_for_its_s
 def test_a_limit_that_was_learned_is_tried_again_after_a_while() -> None:
     limit = BatchLimit(100_000)
     assert limit.for_new_batch(0.0) == 100_000
-    for size in (90_000, 45_000, 90_000):  # the last was under way before anything was known
+    for size in (90_000, 45_000, 90_000):  # the last was in flight before anything was known
         limit.refused(size, 10.0)
     assert limit.for_new_batch(10.0) == limit.for_new_batch(9.9 + HOLDS_S) == limit.bytes_max == 22_500
     assert [limit.for_new_batch(10.0 + n * HOLDS_S) for n in range(1, 5)] == [

@@ -134,7 +134,7 @@ async def test_a_rebalance_waits_for_no_program_that_waits_for_a_commit(coordina
         await assigned(consumer)
         commit = asyncio.ensure_future(consumer.commit({PLACE: 8}))
         await committing.wait()
-        coordinator.generation += 1  # Somebody joins.
+        coordinator.generation += 1  # Another member joins.
         await until(lambda: coordinator.asked.count("SyncGroupRequest") == 2)
         await assigned(consumer)
         assert not commit.done()

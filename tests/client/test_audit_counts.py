@@ -215,7 +215,7 @@ def test_a_bucket_has_one_report_under_way() -> None:
     assert ledger.unreported == 2
 
 
-# ------------------------------------------------------------ what was handed out
+# ------------------------------------------------------------ records handed out
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10))))

@@ -149,7 +149,7 @@ async def test_each_record_counts_once_and_only_once_it_was_given(cluster: Runni
         consumer.subscribe(["given"])
         async for record in consumer:
             if record.timestamp_ms == NOON_MS + TEN_MINUTES + 19:
-                break  # the rest of what was fetched is not given
+                break  # the remaining fetched records are not given out
         position = await consumer.position(here)
         for _ in range(3):
             consumer.seek(here, position - 15)

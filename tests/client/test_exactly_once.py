@@ -455,7 +455,7 @@ async def test_a_producer_that_was_too_slow_is_replaced_once_and_an_id_that_was_
             async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
                 listed = {one.transactional_id for one in await admin.list_transactions()}
             ours = {one for one in listed if one.startswith(f"{topics[0]}-")}
-            # As when the transaction has lasted too long: its epoch is not the producer's any more.
+            # As after a timeout of the transaction: its epoch is no longer the producer's.
             for mine in ours:
                 async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=mine):
                     pass

@@ -41,7 +41,7 @@ async def test_a_member_commits_in_the_generation_in_which_it_was_given_its_part
     async with member() as consumer:
         await assigned(consumer)
         coordinator.answers[SyncGroupRequest] = sync_slowly
-        coordinator.generation += 1  # Somebody joins: this member has to join again, too.
+        coordinator.generation += 1  # Another member joins, so this member has to join again, too.
         async with asyncio.timeout(25):
             await syncing.wait()
         await consumer.commit({PLACE: 3})

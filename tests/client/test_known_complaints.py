@@ -190,7 +190,7 @@ async def test_the_loop_never_stands_still(cluster: LocalCluster) -> None:
         async with Producer(bootstrap_servers="127.0.0.1:1", request_timeout_ms=200):
             pass
     while_used = turns
-    while turns < while_used + 2:  # the turn that was under way is measured, too
+    while turns < while_used + 2:  # the turn in progress is measured, too
         await asyncio.sleep(0)
     ticking.cancel()
     assert while_used > 1

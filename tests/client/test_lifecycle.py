@@ -83,7 +83,7 @@ async def test_started_and_stopped_twice(cluster: FakeCluster, kind: Any) -> Non
         with pytest.raises(RuntimeError, match=exactly(message)):
             await client.start()
         if kind is not Consumer:
-            await uses(client)[0]()  # it goes on as before
+            await uses(client)[0]()  # the client goes on as before
         await client.stop()
         await client.stop()
     for use in uses(client):

@@ -207,7 +207,7 @@ async def test_a_batch_goes_on_where_single_records_ended(cluster: RunningCluste
         assert [(await consumer.getone()).offset for _ in range(2)] == [4, 5]
 
 
-# what is finished
+# finished records
 
 
 class CrashedError(Exception):
@@ -238,7 +238,9 @@ async def test_what_a_program_fails_with_is_read_again(
         async with reader(cluster, topic, **options) as consumer:
             await read(consumer)
             async with asyncio.timeout(60):
-                while await consumer.committed(TopicPartition(topic, 0)) != 2:  # the third is in hand
+                while (
+                    await consumer.committed(TopicPartition(topic, 0)) != 2
+                ):  # the third record is being handled
                     await asyncio.sleep(0.01)
             raise CrashedError
     assert await committed(cluster, topic) == 2
@@ -299,7 +301,7 @@ async def test_what_is_in_hand_when_a_partition_is_revoked_is_read_by_the_next_o
         second = reader(cluster, topic, **options)
         await second.start()
         await until(lambda: len(first.assignment()) == len(second.assignment()) == 1)
-        # A cooperative member reads on behind what it has in hand of what it keeps; nothing else may be missing.
+        # A cooperative member continues after its buffered records of kept partitions; no others may be missing.
         kept = first.assignment() if strategy == "cooperative-sticky" else set()
         read = {(one.partition, one.offset) for at in in_hand.keys() & kept for one in in_hand[at]}
         while len(read) < 8:

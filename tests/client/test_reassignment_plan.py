@@ -81,7 +81,7 @@ def check_plan(
     for key, planned in found.moves.items():
         assert planned.before == placement[key] != planned.after
         assert planned.bytes_moved == len(planned.added) * sizes[key]
-    # What is balanced stays.
+    # A balanced placement stays.
     assert not plan(placed, racks, leaving=leaving, sizes=sizes, hosts=hosts).moves
 
 

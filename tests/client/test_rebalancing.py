@@ -326,8 +326,8 @@ async def test_a_listener_hands_over_what_was_read_to_the_letter(cluster: Runnin
         await members.pop(0).stop()
         await until(lambda: len(read) == count, lambda: asyncio.gather(*map(poll, members)))  # noqa: B023
         while members:
-            # Who stops in the middle of a join may be in a generation already of which it has not heard: as with
-            # Kafka's consumers, what its listener commits then is refused.
+            # A member that stops during a join may already be in a generation of which it has not heard: as with
+            # Kafka's consumers, its listener's commit is refused then.
             await until(lambda: shared(4, *members), lambda: asyncio.gather(*map(poll, members)))  # noqa: B023
             await members.pop(0).stop()
         assert set(read.values()) == {1}

@@ -524,7 +524,7 @@ def test_a_read_that_nobody_saw_is_read_again(cluster: RunningCluster, topic: st
 
 def test_calls_on_the_loop_s_own_thread_are_refused(cluster: RunningCluster, topic: str) -> None:
     raised: list[BaseException] = []
-    # Nothing is sent before the flush: of what is done already, the thread that adds a callback calls it.
+    # No record is sent before the flush. A completed delivery calls its callback in the thread that adds it.
     with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=60_000) as producer:
 
         def misuse(_: object) -> None:
@@ -624,7 +624,7 @@ print("done")
 
 
 def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # From 3.12 on Python warns of every fork of a process with threads; that nothing comes of it is what is tested.
+    # Python 3.12 and later warns of every fork of a process with threads; the test shows that it is harmless.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

@@ -134,7 +134,7 @@ def test_partitions_come_and_go(assigned: list[set[int]], limit: int) -> None:
             assert bool(taken) == bool(+taking.waiting) or not +taking.waiting
 
 
-# ------------------------------------------------------------ what reads get
+# ------------------------------------------------------------ results of reads
 
 
 class Overloaded:

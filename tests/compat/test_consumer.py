@@ -116,7 +116,7 @@ async def test_patterns_find_topics_that_come_later(bootstrap: str, admin: Admin
         await fill(bootstrap, f"{group}.late", 1)
         async with asyncio.timeout(DEADLINE_S):
             while (await consumer.getone()).topic != f"{group}.late":
-                pass  # what was not committed before the rebalance is read again
+                pass  # records not committed before the rebalance are read again
         assert consumer.subscription() == {f"{group}.a", f"{group}.late"}
 
 

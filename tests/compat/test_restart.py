@@ -16,7 +16,7 @@ async def test_a_producer_and_a_member_live_through_it(kafka: Cluster) -> None:
     read: list[int] = []
     stop = asyncio.Event()
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
-        # What was acknowledged is on disk: there is no other replica that a killed broker could learn it from.
+        # Acknowledged records are on disk, since there is no other replica from which a killed broker could fetch them.
         await admin.create_topics([NewTopic(topic, 1, configs={"flush.messages": "1"})])
 
     async def write() -> None:
@@ -56,5 +56,5 @@ async def test_a_producer_and_a_member_live_through_it(kafka: Cluster) -> None:
     assert [one.result().offset for one in placed] == list(range(len(placed)))
     again = [number for number, record in enumerate(read) if record < number]
     first_again = again[0] if again else len(read)
-    assert read[:first_again] == list(range(first_again))  # only what was not committed is read twice
+    assert read[:first_again] == list(range(first_again))  # only uncommitted records are read twice
     assert list(dict.fromkeys(read)) == list(range(len(placed)))

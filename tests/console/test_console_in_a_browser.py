@@ -48,7 +48,7 @@ pytestmark = [
 def chromium() -> Iterator[Browser]:
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install playwright")
     with api.sync_playwright() as playwright:
-        # Root has no sandbox, and what is shown here comes from this machine.
+        # Root has no sandbox, and all displayed pages come from this machine.
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser

@@ -142,7 +142,7 @@ def test_a_path_is_names_and_places() -> None:
     assert found_at("text", path_of("$.a")) == []
 
 
-# ------------------------------------------------------------ what is asked
+# ------------------------------------------------------------ requests
 
 
 def test_where_each_partition_begins() -> None:

@@ -124,7 +124,7 @@ def test_a_groups_name_is_no_line_of_what_endpoints_say() -> None:
     assert counters_of("s", text) == {}
 
 
-# ------------------------------------------------------------ what happened
+# ------------------------------------------------------------ changes
 
 
 def test_a_failover_is_told_in_the_order_of_causes() -> None:

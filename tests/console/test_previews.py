@@ -310,7 +310,7 @@ def test_only_the_transaction_that_was_shown_is_aborted() -> None:
     again = browser.do_it(address, preview, 409)
     assert "the transaction of copy has ended, and another one is open" in seen(again)
     admin.known["copy"] = replace(admin.known["copy"], partitions=(ORDERS, REFUNDS))
-    browser.do_it(address, again)  # it goes on, and is the same
+    browser.do_it(address, again)  # the change goes on, and is the same
     assert admin.calls == [("abort", "copy")]
     preview = browser.send(address, again="copy")
     admin.known["copy"] = told("copy", "CompleteCommit")

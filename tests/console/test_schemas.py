@@ -96,7 +96,7 @@ def test_a_json_path_looks_into_what_was_decoded() -> None:
     assert not passes(record, None)
 
 
-# ------------------------------------------------------------ what is remembered
+# ------------------------------------------------------------ caches
 
 
 async def test_a_schema_is_asked_for_once_and_a_failure_again_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ async def test_a_browser_that_does_not_read_is_dropped(feeds: Feeds, address: tu
         received = 0
         while piece := await reader.read(2**16):
             received += len(piece)
-        # What the buffers of both sides took, and no more.
+        # The amount in the buffers of both sides, and no more.
         assert received < 30 * len(FRAGMENT)
         writer.close()
 

@@ -209,7 +209,7 @@ class Bank:
                 self.views += accounts == len(ACCOUNTS)
             await asyncio.sleep(0.05)
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ checks
 
     def check(self) -> None:
         """Check everything; all nodes must run and all faults be over."""

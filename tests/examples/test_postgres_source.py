@@ -50,7 +50,7 @@ def test_every_commit_arrives_once(cluster: RunningCluster, server: Server, tmp_
             try:
                 for round_ in range(4):
                     source.restart()
-                    if round_ == 0:  # it copies what is there
+                    if round_ == 0:  # it copies the existing rows
                         wait_until(lambda: len(all_rows(replica)) == ACCOUNTS, "the copy", 60)
                     for number in range(25):
                         payer, payee = chance.sample(range(ACCOUNTS), 2)

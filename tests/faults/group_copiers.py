@@ -66,7 +66,7 @@ class Copier(Actor):
                     "bootstrap.servers": self._bootstrap,
                     "transactional.id": f"{self.name}-{self._source}",
                     "transaction.timeout.ms": 20_000,
-                    # Else an instance that can do no more raises from whatever call serves its callbacks.
+                    # Without this an unusable instance raises from any call that serves its callbacks.
                     "error_cb": lambda _: None,
                 }
             )
@@ -111,7 +111,7 @@ class Copier(Actor):
     def _rewind(self, consumer: Consumer) -> None:
         """Seek to the committed offsets, so that the batch is read again."""
         self.doing = "committed"
-        with suppress(KafkaException):  # Partitions that were lost meanwhile; their next owner goes on.
+        with suppress(KafkaException):  # Partitions that were lost meanwhile; their next owner continues.
             for one in consumer.committed(consumer.assignment(), timeout=ATTEMPT_S):
                 consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
 

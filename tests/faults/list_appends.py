@@ -33,7 +33,7 @@ class ListAppender(Mover):
                 self._note(message, transaction)
             for partition in self._random.sample(range(PARTITIONS), self._random.randint(1, PARTITIONS)):
                 self._send(producer, transaction, partition)
-            # What is still in the client could not be read too early.
+            # Unsent records could not be read too early.
             until_told(lambda: producer.flush(SETTLE_S), self)
 
     def _note(self, message: Message, transaction: Transaction) -> None:

@@ -176,7 +176,7 @@ def test_the_cluster_secret_is_replaced_while_nodes_are_killed(secured: SecuredC
 
         everywhere(old, new)
         everywhere(new, old)
-        # What is kept of passwords is encrypted under the secret that goes.
+        # The stored form of passwords is encrypted under the old secret.
         again = UserPassword(loads.access.user, loads.access.password)
         secured.as_admin(lambda admin: admin.alter_scram_credentials([again]))
         loads.go_on()

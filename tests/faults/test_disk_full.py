@@ -178,7 +178,7 @@ def test_a_quorum_node_whose_disk_is_full_stops_and_the_others_go_on(tmp_path: P
             names = []
             while (
                 victim.alive and len(names) < 100
-            ):  # What fits into the page its journal ends in does no harm.
+            ):  # Writes that fit into the journal's last page do no harm.
                 names.append(f"meanwhile-{len(names)}")
                 make_topic(cluster.bootstrap, names[-1], 1)
             wait_until(lambda: not victim.alive, "the end of the full node")

@@ -94,7 +94,7 @@ class Mover(Actor):
                     "transactional.id": self.transactional_id,
                     "transaction.timeout.ms": TRANSACTION_MS,
                     "message.timeout.ms": TRANSACTION_MS,
-                    # Else an instance that can do no more raises from whatever call serves its callbacks.
+                    # Without this an unusable instance raises from any call that serves its callbacks.
                     "error_cb": lambda _: None,
                 }
                 | self._settings
@@ -121,7 +121,7 @@ class Mover(Actor):
         try:
             self._write(producer, transaction)
             if not commits:
-                # Else what has not been sent would be thrown away.
+                # Otherwise unsent records would be dropped.
                 until_told(lambda: producer.flush(SETTLE_S), self)
             transaction.ask(time.monotonic(), commits=commits)
             if commits:
@@ -173,7 +173,7 @@ class Mover(Actor):
         self.history.add(send)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            # Of what has failed the offset says nothing: librdkafka counts on from -1.
+            # The offset of a failed record is meaningless: librdkafka counts on from -1.
             offset = message.offset() if error is None else None
             send.finish(time.monotonic(), name_of(error), offset=offset, tried_before=True)
 

@@ -620,7 +620,7 @@ ROWS = [
         [topic(Op.DESCRIBE)],
         leaks=True,
     ),
-    # It would reach the source, if the pattern were one.
+    # A valid pattern would reach the source.
     Row(lambda *_: CreateMirrorRequest(name="m", topics="("), 0, [cluster(Op.ALTER)]),
     Row(lambda *_: AlterMirrorRequest(name="m", action=MirrorAction.PAUSE), 0, [cluster(Op.ALTER)]),
     Row(lambda *_: DescribeMirrorsRequest(), 0, [cluster(Op.DESCRIBE)]),

@@ -91,7 +91,7 @@ class Capture(Proxy):
         self._names: dict[Passage, str] = {}
 
     async def request(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
-        # Who asks for versions in an older form gives no name, and has only its id.
+        # A client that sends ApiVersions in an older form gives no name, and only has its id.
         if (
             header.api_key == ApiVersionsRequest.api_key
             and 3 <= header.api_version <= ApiVersionsRequest.max_version

@@ -50,11 +50,11 @@ def test_a_broker_whose_disk_fails_leaves_and_one_that_was_away_cleans_up(tmp_pa
         broken = cluster.broker(leader)
         checkpoint = _folder(cluster, leader, CHECKPOINT)
         wait_until(checkpoint.exists, "the first checkpoint")
-        broken.pause()  # It may write the file ten times a second.
+        broken.pause()  # The broker may write the file ten times a second.
         checkpoint.unlink()
         (checkpoint / "in the way").mkdir(parents=True)
         broken.resume()
-        # It does when a high watermark has moved.
+        # The broker writes it when a high watermark has moved.
         one_more = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         one_more.produce("kept", b"one more")
 

@@ -270,7 +270,7 @@ def test_pipes_and_interrupts(ottla: Run, name: str, bootstrap: str) -> None:
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("v0\n", "")
     command = [sys.executable, "-m", "ottla", "consume", name, "-p", "1", "-b", bootstrap]
-    # What a shell starts in the background ignores interrupts, and hands that on: here they must arrive.
+    # Background processes of a shell ignore interrupts, and pass that on: here interrupts must arrive.
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

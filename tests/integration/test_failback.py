@@ -114,7 +114,7 @@ async def test_a_cluster_that_comes_back_under_load_becomes_the_copy_and_takes_o
         (topic,) = told.topics
         assert {one.partition for one in topic.partitions} == {0, 1, 2}
         for one in topic.partitions:
-            # The promotion at the second cluster begins with what it has aborted: that is behind the common offset.
+            # The promotion at the second cluster begins with aborts: these are after the common offset.
             assert one.common_offset <= promoted[one.partition]
             assert one.lost == one.log_end_offset - one.common_offset
         with pytest.raises(KafkaError) as refusal:

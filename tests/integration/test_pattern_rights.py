@@ -159,7 +159,7 @@ def test_two_users_of_one_pattern_are_assigned_what_they_may_describe(tmp_path: 
         coordinator = wait_for(lambda: cluster.leader(OFFSETS_TOPIC, 0), "a coordinator")
         cluster.broker(coordinator).kill9()
         wait_until(lambda: cluster.leader(OFFSETS_TOPIC, 0) not in (None, coordinator), "another coordinator")
-        # What comes next shows that the new coordinator has heard both of them.
+        # The next change shows that the new coordinator has heard both of them.
         asyncio.run(with_admin(cluster, lambda admin: admin.create_partitions(SHARED, 6)))
         readers.settle(lambda: len(readers.owned("ann") | readers.owned("bob")) == 10, "two more partitions")
         assert before[0] <= readers.owned("ann")

@@ -153,7 +153,7 @@ def plant_in_broker(planted: Planted, broker: TlsBroker, passwords: dict[str, st
     del settings["ssl.keystore.location"]
 
 
-# ------------------------------------------------------------ what is done
+# ------------------------------------------------------------ actions
 
 
 async def use_token(scene: Scene, options: dict[str, Any]) -> None:
@@ -449,7 +449,7 @@ def look_at_configurations(scene: Scene) -> None:
     scene.reprs["the configuration of the quorum"] = scene.planted.found_in_reprs(quorum)
 
 
-# ------------------------------------------------------------ where nothing may be found
+# ------------------------------------------------------------ places that must hold no secret
 
 
 def test_the_search_finds_what_is_there(scene: Scene) -> None:

@@ -112,7 +112,7 @@ def test_producers_and_consumers_are_slowed_to_their_quota(bootstrap: str, one_p
                 producer.poll(0.01)
     assert throttled
     assert max(throttled) < 10
-    # By now what the window let through at once is made up for.
+    # By now the initial burst of the window is compensated.
     assert 0.3 * RATE < rate(acknowledged, 2.5, 5) < 1.4 * RATE
     producer.flush(60)
     free = Producer({"bootstrap.servers": bootstrap, "client.id": f"{client_id}-free"})

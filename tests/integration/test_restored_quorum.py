@@ -22,7 +22,7 @@ from tests.commands import run_ottla
 
 SETTINGS = {"broker.session.timeout.ms": "2000", "offsets.topic.num.partitions": "1"}
 ENTRIES_MAX = 6
-"""Largest number of journal entries; commands that are repeated for ever would come 45 times a second."""
+"""Largest permitted number of new journal entries; endlessly repeated commands would add 45 a second."""
 PROMPT_S = 20.0
 """Seconds in which a refusal comes, well before the command timeout of 15 s."""
 

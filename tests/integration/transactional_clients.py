@@ -122,7 +122,7 @@ class _ConfluentProducer(Producer):
         }
         if transactional_id is not None:
             settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
-            # What a broker that hangs does not answer is asked of the next one soon.
+            # A request that a hanging broker does not answer is soon sent to the next one.
             settings |= {"message.timeout.ms": 0, "socket.timeout.ms": min(SOCKET_MS, timeout_ms - 100)}
         self._bootstrap = bootstrap
         self._producer = confluent_kafka.Producer(settings)
@@ -364,7 +364,7 @@ class Aiokafka(TransactionalClient):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self._loop = asyncio.new_event_loop()
-        # It never looks at how its own tasks fail when it is fenced; what matters it raises.
+        # The client never retrieves the errors of its own tasks when it is fenced; it raises the relevant ones.
         self._loop.set_exception_handler(lambda _, context: None)
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True)
         self._thread.start()

@@ -196,7 +196,7 @@ def test_a_check_of_many_ids_takes_many_ticks_and_the_next_one_an_interval() -> 
     assert names(unused.forget(table, 120.0, 100 * DAY_MS))
 
 
-# As the leader does it
+# The leader's procedure
 
 
 class Leader:

@@ -265,7 +265,7 @@ def test_descriptions_are_told_in_parts_of_bounded_size() -> None:
         position += answer.answered
     assert told == dict.fromkeys(names, 30)
     assert leader.largest <= ANSWER_BYTES_MAX
-    assert leader.most_calls < 20_000  # twice what it takes
+    assert leader.most_calls < 20_000  # twice the real cost
 
 
 def test_all_is_told_of_a_transaction() -> None:

@@ -202,8 +202,8 @@ def check_group(client: Client, topic: str, *, once: bool = True) -> None:
         wait_until(lambda: _missed(load, ann, ben) == set(), "every number at a member", WAIT_S)
         if not once:
             return
-        # What was read and not yet committed comes again to the next owner of its partition, and to the same one if a
-        # broker died before it had answered. No program reads more than five messages before it commits.
+        # Records that were read and not yet committed come again to the next owner of their partition, and to the same
+        # one if a broker died before it had answered. No program reads more than five messages before it commits.
         assert _repeats(ann, ben) <= 2 * 5 * PARTITIONS
 
 

@@ -17,7 +17,7 @@ from tests.programs.process import Program
 from tests.programs.topics import Output, create_topics
 
 pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(400)]
-VERSION = "4.3.0"  # trogdor 4.4.0 names what is not on Maven Central
+VERSION = "4.3.0"  # trogdor 4.4.0 names artifacts that are missing on Maven Central
 TROGDOR = Jars("trogdor", (f"org.apache.kafka:trogdor:{VERSION}", "org.slf4j:slf4j-simple:1.7.36"))
 WAIT_S = 120.0
 PARTITIONS = 2

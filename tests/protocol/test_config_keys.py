@@ -23,7 +23,7 @@ from ottla.protocol.settings.config_keys import (
     why_ignored,
 )
 
-# As Apache Kafka 4.4.0 answers DescribeConfigs for a topic without settings.
+# Apache Kafka 4.4.0's DescribeConfigs answer for a topic without settings.
 KAFKA_TOPIC_DEFAULTS = {
     "cleanup.policy": "delete",
     "compression.gzip.level": "-1",

@@ -308,7 +308,7 @@ def test_a_changed_byte_anywhere_is_refused(data: st.DataObject) -> None:
         asked = client.receive(told)
         answer = server.receive(altered(asked) if where == 1 else asked)
         client.receive(altered(answer) if where == 2 else answer)
-        # A longer length makes an end wait: what comes behind is not what it should be.
+        # A longer length makes an end wait: the following bytes are then invalid.
         server.receive(bytes(MAX_MESSAGE_BYTES))
         client.receive(bytes(MAX_MESSAGE_BYTES))
     assert not client.done

@@ -125,7 +125,9 @@ def test_a_query_goes_on_with_its_checkpoint_where_its_cluster_was_mirrored(
         wait_until(lambda: cut_of(operator) > then + 20, "a cut that has some of the batches", WAIT_S)
         (broker,) = east.brokers
         broker.pause()
-        perhaps_mirrored = last_batch(query) + 1  # it was under way, and may have committed before the pause
+        perhaps_mirrored = (
+            last_batch(query) + 1
+        )  # the batch was in progress, and may have committed before the pause
         wait_until(
             lambda: last_batch(query) >= perhaps_mirrored + BATCHES, "batches that the mirror lacks", WAIT_S
         )

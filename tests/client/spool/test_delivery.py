@@ -74,7 +74,7 @@ async def test_records_are_delivered_and_their_futures_know_where(version: int, 
             assert spooling.spooled.records == 0
         assert cluster.committed(0) == numbers(101)
         assert not cluster.hanging()
-        assert not files(tmp_path)  # nothing is left of what was delivered
+        assert not files(tmp_path)  # no delivered record is left
 
 
 async def test_without_a_cluster_records_wait_for_the_next_producer(

@@ -131,7 +131,7 @@ def test_what_a_follower_answers() -> None:
         assert part(0, current_leader_epoch=4).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         by_name = Consumer(shelf, 10).fetch([wanted(bytes(16), (0, 0), name="t")])
         assert parts_of(by_name)["t", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        # What it has beyond its high watermark is not shown, but it is not out of range.
+        # Its records beyond its high watermark are hidden, but not out of range.
         third = batch(b"third")
         third[0:8] = (2).to_bytes(8, "big")
         third[12:16] = (3).to_bytes(4, "big")

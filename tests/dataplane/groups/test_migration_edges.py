@@ -82,7 +82,7 @@ async def test_what_cooperative_members_own_while_they_rebalance_is_given_to_nob
     shard, _ = await new_shard(Topics(a=4))
     (old,) = classic_join(shard)
     classic_sync(shard, old, {old.member_id: plan_of(0, 1, 2, 3)})
-    # It has joined again, holding on to what it has, and waits for the plan of the next generation.
+    # The member has rejoined with its partitions, and waits for the plan of the next generation.
     offered = encode_payload(ConsumerProtocolSubscription(topics=["a"], owned_partitions=owning(range(4))), 1)
     request = JoinRequest(old.member_id, None, "c", "/h", 10_000, 30_000, "consumer", (("range", offered),))
     replies: list[JoinReply] = []

@@ -171,7 +171,7 @@ async def test_tombstones_that_are_owed_do_not_come_behind_a_transaction() -> No
     assert seen(shard) == seen((await new_shard(log))[0]) == 7
 
 
-# ---------------------------------------------------------------- who may
+# ---------------------------------------------------------------- permissions
 
 
 async def test_who_claims_no_membership_may_commit_whatever_the_group_does() -> None:
@@ -243,7 +243,7 @@ async def test_a_group_that_is_not_there_has_no_generation() -> None:
     assert "g" in shard.groups
 
 
-# ---------------------------------------------------------------- what respects them
+# ---------------------------------------------------------------- effects on other operations
 
 
 async def test_nothing_expires_that_a_transaction_may_yet_change() -> None:

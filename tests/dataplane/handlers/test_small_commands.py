@@ -156,8 +156,8 @@ async def test_leaders_of_all_partitions_are_elected_in_pieces(election: Electio
     quorum = quorum_of([*[in_need] * 2500, *[1] * 50])
     quorum.elections = {
         7: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        8: ErrorCode.ELECTION_NOT_NEEDED,  # It has a leader meanwhile.
-        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # It was deleted meanwhile.
+        8: ErrorCode.ELECTION_NOT_NEEDED,  # The partition has a leader meanwhile.
+        9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # The partition was deleted meanwhile.
     }
     answer = await ElectLeadersHandlers(quorum).elect(
         REQUEST, ElectLeadersRequest(election_type=election, topic_partitions=None)

@@ -242,7 +242,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self._open(clean=False)
         self.log_start = min(self.log_start, self.log.log_end_offset)
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def ends_agree(self) -> None:

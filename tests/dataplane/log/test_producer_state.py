@@ -28,7 +28,7 @@ def test_producers_of_one_partition_are_bounded(monkeypatch: pytest.MonkeyPatch)
     states.record(transactional, 0, 0)
     for number in range(1, 1000):
         states.record(_header((1000 + number, 0, 0), 1), number, number)
-        # One producer goes on all the time.
+        # One producer keeps writing.
         states.record(_header((8, 0, number - 1), 1), number, number)
         assert len(states) <= 100
     assert states.get(7) is not None, "its transaction is open"

@@ -280,7 +280,7 @@ def test_no_segment_goes_before_a_snapshot_that_was_written_during_a_flush_is_du
         _append(log, 1, producer=(7, 0, sequence))
     log.roll(NOW)
     snapshot = snapshot_path(log.directory, log.log_end_offset)
-    snapshot.unlink()  # As in a log that goes on behind a gap.
+    snapshot.unlink()  # As in a log that continues after a gap.
     flushed: set[int] = set()
 
     def watch(name: str) -> None:
@@ -294,7 +294,7 @@ def test_no_segment_goes_before_a_snapshot_that_was_written_during_a_flush_is_du
 
     def sync_file(path: Path) -> None:
         if path == log.segment_list.active.path and not snapshot.exists():
-            assert log.old_segments.retain(6, NOW + 5000) == 0  # By the event loop, meanwhile.
+            assert log.old_segments.retain(6, NOW + 5000) == 0  # The event loop does this meanwhile.
         real_sync(path)
 
     for name in ("fsync", "fdatasync"):

@@ -313,7 +313,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         below = self.high_watermark - self.log_start
         self.high_watermark = self.log_start + int(below * older)
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def the_list_agrees(self) -> None:

@@ -241,7 +241,7 @@ async def test_nothing_is_asked_while_there_is_no_room_for_a_round_or_no_level(w
     assert "below level 2" in below.rounds.trouble
 
 
-# What leaders of the source tell
+# Reports of the source's leaders
 
 
 async def test_a_cut_counts_once_something_was_fetched_before_and_after_it_was_told(world: World) -> None:

@@ -137,7 +137,7 @@ async def test_batches_are_stored_in_the_topics_form_and_in_order(tmp_path: Path
         bench.store_as(text)
         sent = []
         for number in range(40):
-            # What takes long and what takes no time at all, what has to be changed and what has not.
+            # A mix of slow and instant batches, with and without recompression.
             sent.append(batch(number, chance.choice([1, 10, 50_000]), chance.choice(list(Compression))))
             bench.send(sent[-1], acks=-1)
         for number in range(40):

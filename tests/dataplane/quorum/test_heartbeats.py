@@ -96,7 +96,7 @@ def test_without_a_link_there_are_no_heartbeats_and_a_new_link_has_new_keys() ->
             other.next()
         one.socket.settimeout(3 * INTERVAL_S)
         with pytest.raises(TimeoutError):
-            while True:  # what was on its way
+            while True:  # messages in transit
                 one.next()
         one.seal = DatagramSeal(b"n" * 32, is_broker=False)
         thread.link_opened(one.node_id, DatagramSeal(b"n" * 32, is_broker=True))

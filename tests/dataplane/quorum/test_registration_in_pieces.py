@@ -31,7 +31,9 @@ async def test_a_broker_that_comes_back_never_leads_as_the_process_before(
 ) -> None:
     """The broker may have lost unflushed records. In its old epoch it would write other records at the same offsets."""
     monkeypatch.setattr(broker_sessions, "PUSH_RECORDS_MAX", 1)
-    monkeypatch.setattr(LeaderDuties, "fence", lambda *_: False)  # It is back before anybody notices.
+    monkeypatch.setattr(
+        LeaderDuties, "fence", lambda *_: False
+    )  # The broker is back before its absence is noticed.
     passed: list[list[int]] = []
     async with asyncio.timeout(DEADLINE_S), QuorumAndSessions(tmp_path) as cluster:
         first = await cluster.broker(1)

@@ -145,7 +145,7 @@ class Node:
         self.following: LeaderSession | None = None
         self.failures: list[Exception] = []
 
-    # What a partition and its sessions need around them
+    # The surroundings that a partition and its sessions need
 
     def monotonic_ms(self) -> int:
         return self.cluster.now_ms

@@ -60,5 +60,5 @@ def test_few_partitions_are_asked_for_five_times_a_second() -> None:
 
 def test_thousands_of_partitions_are_asked_for_a_thousand_times_a_second() -> None:
     waits = delays(4_000, 16)
-    assert waits[0] == {RETRY_FIRST_S}  # after an election most are there within milliseconds
+    assert waits[0] == {RETRY_FIRST_S}  # most leaders are ready within milliseconds of an election
     assert waits[-1] == {4_000 * RETRY_SPACING_S}

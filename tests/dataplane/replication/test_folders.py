@@ -261,7 +261,7 @@ async def test_another_nodes_folder_is_a_mistake_even_beside_a_good_one(tmp_path
     with pytest.raises(KafkaError) as refused:
         LogStore.open([tmp_path / "a", tmp_path / "b"], "cluster", 1, wall_ms)
     assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
-    LogStore.open([tmp_path / "a"], "cluster", 1, wall_ms).close(clean=True)  # It was unlocked.
+    LogStore.open([tmp_path / "a"], "cluster", 1, wall_ms).close(clean=True)  # The folder was unlocked.
 
 
 @pytest.mark.parametrize("durable", [False, True])

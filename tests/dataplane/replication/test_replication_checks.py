@@ -114,7 +114,8 @@ def test_a_proposed_member_that_fetches_in_its_next_life_is_waited_for_until_the
     proposal = state.propose_expand(3)
     assert proposal is not None
     assert state.high_watermark == 10
-    # It loses power and registers again before the quorum has seen the proposal, which names its former incarnation.
+    # The follower loses power and registers again before the quorum has seen the proposal, which names its former
+    # incarnation.
     brokers[3].broker_epoch = 999
     state.fetched(3, 999, 4, 2)
     state.check(0)
@@ -206,7 +207,7 @@ async def test_a_broker_whose_roles_are_not_those_of_the_image(tmp_path: Path) -
             with pytest.raises(AssertionError, match=said):
                 broker.replicas.check()
         quorum.image.topics_by_id[TOPIC].partitions[0] = replace(state, leader_epoch=1, leader=2)
-        broker.replicas.check()  # It has not heard yet.
+        broker.replicas.check()  # The broker has not heard of it yet.
         broker.replicas._by_name.clear()
         with pytest.raises(AssertionError, match="by name and by topic id differ"):
             broker.replicas.check()

@@ -330,7 +330,7 @@ def test_isr_expand_race_a_follower_joins_only_at_the_new_leaders_start(tmp_path
     cluster.elect(2, isr=(2,), tell=(2, 3))
     new_leader = cluster[2]
     new_leader.partition.leader.high_watermark = (
-        1  # alone in the ISR it has advanced; replay the race as it was
+        1  # alone in the ISR it has advanced; replay the race from the earlier state
     )
     proposal_at = []
     for offset in range(4):
@@ -358,7 +358,7 @@ def test_dropped_alter_partition_answers_leave_the_high_watermark_on_the_maximal
     assert sent.outcome is None
     cluster.sync(1, 2)
     assert sent.outcome is ErrorCode.NONE
-    leader.hear()  # the feed brings what was committed
+    leader.hear()  # the feed brings the committed change
     assert leader.partition.leader.in_sync == Committed(frozenset({1, 2}))
     cluster.settle(1, proposal, outcome)  # the delayed answer changes nothing any more
     assert leader.partition.leader.in_sync == Committed(frozenset({1, 2}))

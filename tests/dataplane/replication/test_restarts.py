@@ -358,7 +358,7 @@ async def test_a_leader_whose_disk_failed_says_so_at_once(tmp_path: Path, number
     ("call", "number", "failed"),
     [
         ("os.fdatasync", errno.EIO, True),
-        ("os.fdatasync", errno.ENOSPC, True),  # What was written is lost.
+        ("os.fdatasync", errno.ENOSPC, True),  # The written data is lost.
         ("os.open", errno.EMFILE, False),
         ("os.replace", errno.ENOSPC, False),
     ],

@@ -62,7 +62,7 @@ class Broker:
         getattr(self, name)(*arguments)
         self.log.check()
 
-    # What is done to the log
+    # Actions on the log
 
     def write(self, producer_id: int, count: int, size: int, transactional: bool, gap: int) -> None:
         """Append as a follower, with some offsets left out before."""
@@ -196,7 +196,7 @@ def _told(log: PartitionLog) -> dict[str, object]:
         "ends": (log.log_start_offset, log.log_end_offset),
         "epochs": [epoch for epoch, start in log.leader_epochs.entries if start < log.log_end_offset],
         "segments": [(each.base_offset, each.size) for each in segments],
-        # Of a transaction whose records were compacted away nothing is left to be found.
+        # A transaction whose records were compacted away leaves no trace.
         "aborted": None if log.config.compacted else log.transactions.aborted(0, log.log_end_offset),
         "times": [each.largest_timestamp_ms() for each in segments if each.size],
     }

@@ -123,7 +123,7 @@ class Beside:
         self.ended.append((partition, producer_id, end_offset, committed))
         self.groups.transaction_ended(partition, producer_id, end_offset, committed=committed)
 
-    # What a test does
+    # Actions of a test
 
     def partition(self, topic: str = "solo", index: int = 0) -> Partition:
         return self.replicas.get(topic, index)

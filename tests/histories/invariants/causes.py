@@ -46,7 +46,7 @@ class CircularReads(Invariant):
 
         `order`: causes first.
         """
-        # Of each transaction and all that it goes back to the one which was asked for last.
+        # Latest requested commit among a transaction and all its direct and indirect causes.
         last: dict[str, Transaction] = {}
         for name in order:
             own = last[name] = facts.transactions[name]

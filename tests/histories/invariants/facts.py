@@ -396,7 +396,7 @@ class Facts:
     def must_stand_committed(self, send: Send) -> bool:
         """Return whether the final read-committed read has to show an acknowledged send of a committed transaction."""
         read = self._committed_reads.get((send.topic, send.partition))
-        # It comes after the final read of everything: meanwhile more may have been deleted.
+        # This read follows the final read of everything: more may have been deleted meanwhile.
         deleted = read is not None and _was_deleted(send, read)
         return (
             not deleted

@@ -157,7 +157,7 @@ class TruncationNotReported(Invariant):
                     gone = None
                 elif final.get(event.offset) == event.value:
                     if gone is not None and 0 <= gone.leader_epoch == event.leader_epoch:
-                        continue  # Of the same log: it is gone, too, and was sent once more and put there again.
+                        continue  # A record of the same log was lost, too, sent once more and appended there again.
                     if gone is not None:
                         yield f"{polled(gone)}, which is gone; then, told nothing, {polled(event)}"
                     gone = None

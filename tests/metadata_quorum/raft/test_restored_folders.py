@@ -62,7 +62,7 @@ async def test_a_restored_node_is_told_and_catches_up_before_it_votes(
         assert f"is older than what this node has acknowledged to node {led}" in caplog.text
         await asyncio.sleep(1.5)  # Several election timeouts and the pause after the start: no node may win.
         assert not any(node.is_leader for node in nodes.nodes.values())
-        # It is remembered, from any later source.
+        # The state is remembered, from any later source.
         await nodes.stop(restored)
         await nodes.start(restored)
         assert nodes.nodes[restored].catching_up

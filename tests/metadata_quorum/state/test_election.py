@@ -46,7 +46,7 @@ def expected_leader(
     elif not {*last} <= electorate.usable:
         last = ()
     anyone = state.replicas if electorate.unclean_allowed else ()
-    # Of several last known members, and of those that have more of the same leader's records, a member is preferred.
+    # Among several last known members, and others with more of the same leader's records, a member is preferred.
     epoch = max((progress[broker][0] for broker in last), default=-1) if len(last) > 1 else -1
     others = [
         broker for broker in state.replicas if broker not in last and progress.get(broker, (-2,))[0] == epoch
@@ -142,7 +142,7 @@ def test_after_an_unclean_stop_a_broker_is_trusted_only_where_isr_and_elr_are_em
     assert new.leader != back
     left = tuple(member for member in state.isr if member != back)
     if (back in state.isr and left == new.isr) or (back in state.elr and state.isr == new.isr):
-        # It goes where a clean stop would have put or left it in the ELR.
+        # The replica leaves where a clean stop would have put it into, or left it in, the ELR.
         writes_go_on = len(left) >= min(electorate.min_isr, len(state.replicas))
         begun = new.leader >= 0 and new.leader != state.leader
         assert (back in new.last_known_elr) == (not (writes_go_on and (back in state.isr or begun)))

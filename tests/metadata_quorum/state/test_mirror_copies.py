@@ -241,7 +241,7 @@ def test_reports_that_count_for_nothing(cluster: Mirrors, told: dict[str, Any], 
     assert cluster.machine.image.offset == offset
 
 
-# What a person accepts
+# Accepted losses
 
 
 def test_behind_a_gap_the_copy_goes_on_in_a_new_epoch(cluster: Mirrors) -> None:

@@ -217,7 +217,7 @@ def test_where_a_copy_has_reached_a_round_is_told_once(cluster: Mirrors) -> None
     assert cluster.cuts().offset((cluster.topic_id("t"), 0), 0) == 10
 
 
-# What changes copies
+# Changes of copies
 
 
 def test_a_copy_of_what_came_into_being_later_has_reached_earlier_rounds_with_nothing(

@@ -435,7 +435,7 @@ class MirrorModel(RuleBasedStateMachine):
             self.promote_at_cut(mirror)
         self.agrees()
 
-    # What holds at any time
+    # Invariants
 
     @rule()
     def restart_from_a_snapshot(self) -> None:

@@ -251,7 +251,7 @@ def test_nothing_is_copied_below_the_level_that_knows_of_it() -> None:
 
 
 def test_the_level_stays_while_offsets_are_copied(cluster: Mirrors) -> None:
-    for broker in (1, 2, 3):  # It is unknown what the programs of these groups know.
+    for broker in (1, 2, 3):  # The knowledge of these groups' programs is unknown.
         assert not cluster.do(UnregisterBroker(broker_id=broker), PlainResult).error_code
     lower = FeatureLevel(feature=MIRROR, level=2, upgrade_type=2)
     refused = cluster.do(UpdateFeatures(updates=[lower]), UpdateFeaturesResult)

@@ -145,7 +145,7 @@ class OffsetsModel(RuleBasedStateMachine):
         led = sorted(one[1:] for one in self.leaders.get(name, ()) if one[0] == index)
         return data.draw(st.sampled_from(led or [(1, 0)]))
 
-    # What copies tell, and groups get
+    # Reports of copies, and offsets of groups
 
     @precondition(lambda self: self.due.keys() & self.copies)
     @rule(data=st.data(), index=INDEXES, offsets=OFFSETS, is_last=st.booleans())
@@ -221,7 +221,7 @@ class OffsetsModel(RuleBasedStateMachine):
             due.told |= lost
             due.given_up |= lost
 
-    # What holds at any time
+    # Invariants
 
     @rule()
     def restart_from_a_snapshot(self) -> None:

@@ -282,7 +282,7 @@ class Moving:
         self.cluster.machine.check()
         state = state_of(self.cluster)
         changed = state != before
-        assert state.isr or state.elr or state.last_known_elr, (before, state)  # somebody may lead some day
+        assert state.isr or state.elr or state.last_known_elr, (before, state)  # a replica may lead some day
         assert state.partition_epoch == before.partition_epoch or changed
         assert before.leader_epoch <= state.leader_epoch
         assert state.leader == before.leader or state.leader_epoch > before.leader_epoch
@@ -304,7 +304,7 @@ def test_whatever_happens_a_move_loses_no_in_sync_replica_and_comes_to_its_end(
         for one in state_of(moving.cluster).replicas
         if one not in state_of(moving.cluster).removing_replicas
     ]
-    for broker_id in BROKERS:  # now everybody lives, and catches up
+    for broker_id in BROKERS:  # now all brokers live, and catch up
         moving.cluster.start(broker_id, clean=True)
         moving.cluster.unfence(broker_id)
     state = state_of(moving.cluster)

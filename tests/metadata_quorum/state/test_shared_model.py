@@ -40,7 +40,7 @@ class SharedTransactions(RuleBasedStateMachine):
         self.open = False
         self.number = 0
         self.writers: list[Identity] = []
-        #: everybody there ever was, the owners under each epoch
+        # : all identities there ever were, the owners under each epoch
         self.given: list[Identity] = [self.owner]
         self.former: list[tuple[Identity, int]] = []
         self.versions: list[int] = []
@@ -190,7 +190,7 @@ class SharedTransactions(RuleBasedStateMachine):
         assert self.ask(asked).error_code != OK
         assert repr(self.cluster.state()) == before
 
-    # Those who join
+    # Joining writers
 
     @rule()
     def join(self) -> None:

@@ -126,7 +126,7 @@ class EmployedClient:
         self._name = name
         self._make = make
         self._started = 0
-        self._safe_s = 0.0  # from then on nothing befalls it any more
+        self._safe_s = 0.0  # from then on no fault hits it any more
         self._start()
 
     def torment(self, chance: Random, seconds: float) -> None:

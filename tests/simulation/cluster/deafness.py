@@ -88,7 +88,7 @@ class DeafAreFenced:
             self._leader, self._able_s = leader, now
             self._deaf_s.clear()
         for number, broker in self._cluster.brokers.items():
-            # Who stood still was sent no answers: its time begins when it goes on.
+            # A paused broker was sent no answers: its time begins when it resumes.
             if broker.up and self._machine.network.link(node_that_leads.host, broker.host).cut:
                 self._judge(number, self._deaf_s.setdefault(number, now), quorum_node)
             else:

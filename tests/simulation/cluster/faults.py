@@ -29,7 +29,7 @@ class Faults:
         self._may_lose_power = may_lose_power
         #: whether what a broker has, flushed or not, may be lost
         self.others_have = others_have
-        #: how often each kind has befallen something
+        # : number of faults of each kind
         self.counts: Counter[str] = Counter()
         self._mending: list[Callable[[], None]] = []
         #: what rotted in logs
@@ -108,7 +108,7 @@ class Faults:
         followers = [number for number in state.replicas if number != state.leader]
         return brokers[random.choice(followers)] if followers else None
 
-    # each returns how to mend it, or None if it cannot befall this node now
+    # each returns how to mend the fault, or None if it cannot hit this node now
 
     def _kill(self, node: Node, random: Random) -> Callable[[], None] | None:
         if not node.up:

@@ -54,7 +54,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 THROWN_OUT = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_MEMBER_EPOCH,
-    ErrorCode.GROUP_ID_NOT_FOUND,  # It is a classic group by now.
+    ErrorCode.GROUP_ID_NOT_FOUND,  # The group is a classic one by now.
 )
 SESSION_MS = 600
 HEARTBEAT_MS = 120
@@ -248,7 +248,7 @@ class ConsumerProtocolMember:
         self._epoch = JOIN_EPOCH
         self._tell_all = True
         self._coordinator: int | None = None
-        #: what it owns, with the next offset to commit; None until it has asked where to begin
+        # : owned partitions, with the next offset to commit; None until it has asked for the start offset
         self._owned: dict[int, int | None] = {}
         self._settled = False
 

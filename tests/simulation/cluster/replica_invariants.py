@@ -100,7 +100,7 @@ class FollowersCopyTheirLeader:
             return
         ours = partition.log.leader_epochs.epoch_at(end - 1)
         theirs = leader.log.leader_epochs.epoch_at(end - 1)
-        # Of what a log has dropped, which each does by its own clock, it has no epoch any more.
+        # A log has no epoch for dropped offsets, and each replica drops by its own clock.
         both_have_it = end > max(partition.log.log_start_offset, leader.log.log_start_offset)
         # Offsets that a copy leaves out hold no record either.
         both_have_it &= not partition.log.segment_list.is_empty_from(end - 1)

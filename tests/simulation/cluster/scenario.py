@@ -93,7 +93,7 @@ class Scenario:
         settings = {"replica.fetch.max.bytes": chance.choice(FETCHES_BYTES)}
         if durable:
             settings["log.flush.interval.messages"] = "1"
-        #: with 1 and unflushed, the leader alone may have what was acknowledged: power must not fail then
+        # : with 1 and unflushed, the leader alone may have acknowledged records: power must not fail then
         min_in_sync = "2" if chance.random() < 0.75 else "1"
         settings["min.insync.replicas"] = min_in_sync
         operations = Random(f"operator {seed}")

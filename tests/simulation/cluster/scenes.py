@@ -274,7 +274,7 @@ def nobody_has_flushed_and_it_is_acknowledged(folder: Path) -> bool:
     return sent.outcome is ErrorCode.NONE
 
 
-# What a broker keeps beside the records
+# A broker's state besides the records
 
 
 @shows("followers-forget-producers")

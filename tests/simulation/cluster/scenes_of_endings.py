@@ -118,7 +118,7 @@ def what_is_open_grows_too_old(folder: Path) -> bool:
     for sequence in range(4):
         batch = make_batch(timestamp=0, attributes=TRANSACTIONAL_FLAG, producer=(7, 0, sequence))
         log.produced.append(memoryview(batch), 1, 0)
-    for _ in range(2):  # What producers it knows is to be durable first.
+    for _ in range(2):  # The known producers must be durable first.
         log.old_segments.retain(log.log_end_offset, 5000)
         log.flush()
     lost = log.log_start_offset > 0

@@ -102,7 +102,7 @@ class WideCluster:
             except KafkaError as error:
                 raise AssertionError(f"no preferred leaders: {error}") from error
 
-    # ------------------------------------------------------------ what is waited for
+    # ------------------------------------------------------------ conditions to wait for
 
     def _whole(self) -> bool:
         """Return whether all partitions are in sync, and all replicas exist."""
@@ -130,7 +130,8 @@ class WideCluster:
                 raise InvariantBroken("alive", f"not within {STEP_S:.0f} s: {name}")
             self.machine.run(self.machine.now + LOOK_EVERY_S)
             for broker in self.cluster.brokers.values():
-                self._one_leader.observe(broker)  # It looks at every replica: too much for each turn.
+                # This invariant checks every replica, which is too much for each turn.
+                self._one_leader.observe(broker)
         self.took[name] = round(1000 * (self.machine.now - began))
         for node in self.cluster.nodes:
             self._state.check(node)

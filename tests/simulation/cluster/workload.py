@@ -53,13 +53,13 @@ class Workload:
         #: partitions of each topic
         self.topics = topics
         self.over = False
-        #: clients that have begun, by name, and whether they have come to their end
+        # : clients that have begun, by name, and whether they have ended
         self.ended: dict[str, bool] = {}
         #: what topics have beside the settings that all have
         self.configs: dict[str, dict[str, str]] = {}
         # : topics that may lose records, of which readers must be notified
         self.lossy = set[str]()
-        #: topics of which retention takes what is old
+        # : topics whose old records retention removes
         self.trimmed = set[str]()
         # : compacted topics, whose records need a key
         self.compacted = set[str]()

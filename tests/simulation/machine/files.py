@@ -110,7 +110,7 @@ class FileCalls:
         calls.append((mmap, "mmap", self._dispatch(mmap, "mmap", False, True)))
         opening = self._dispatch(io, "open", True, True, "open_file")
         calls += [(io, "open", opening), (builtins, "open", opening)]
-        # Else it would go by descriptors of folders, relative to which nothing can be done here.
+        # Otherwise shutil would use descriptors of folders and relative paths, which are not supported here.
         return [*calls, (shutil, "_use_fd_functions", False)]
 
     def _dispatch(

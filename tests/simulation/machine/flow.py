@@ -65,7 +65,7 @@ class Flow:
         self._numbers = 0
         #: given by the process, not sent: the receiver has no room
         self._waiting: deque[Bytes] = deque()
-        #: Invariant: at least what is waiting and on its way, since that is not acknowledged either.
+        # : Invariant: at least the waiting and in-flight bytes, since those are not acknowledged either.
         self._buffered = 0
         self._on_its_way = 0
         #: lost, to be sent again; in order
@@ -225,7 +225,7 @@ class Flow:
             self._newest = None
         random, split_rate = self._machine.random, self._network.split_rate
         whole = True
-        # Only the newest: the rest of it may then come after everything that is on its way.
+        # Only the newest segment: its rest may then come after everything in flight.
         if segment.number == self._numbers and segment.size > 1 and random.random() < split_rate:
             rest, segment = segment, segment.split(random.randrange(1, segment.size))
             self._machine.at(self._next_arrival(0), partial(self._arrive, rest))

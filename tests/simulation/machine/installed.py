@@ -150,7 +150,7 @@ def _processes(machine: Machine) -> Iterator[Replacement]:
         if thread is None:
             raise ProcessKilled
         thread.process.give_up()
-        thread.block()  # for ever: nothing of a dead process goes on, not even a `finally`
+        thread.block()  # for ever: no code of a dead process continues, not even a `finally`
 
     def without_limit(_: int) -> tuple[int, int]:
         return resource.RLIM_INFINITY, resource.RLIM_INFINITY

@@ -52,7 +52,7 @@ class Link:
 
     def __init__(self, destination: Host, delay_s: float, jitter_s: float) -> None:
         self.destination = destination
-        #: when what was sent before has left, if it takes time
+        # : time at which earlier data has left, on a narrow link
         self.free_at = 0.0
         self.set(delay_s, jitter_s)
 
@@ -130,7 +130,7 @@ class Network:
         self.counts: Counter[str] = Counter()
         #: what did get through
         self.segments = self.datagrams_delivered = 0
-        #: of segments: what is read at once need not be what was written at once
+        # : of segments: one read may return other pieces than were written
         self.split_rate = 1 / 16
         self.streams: dict[Endpoint, StreamSocket] = {}
         self.datagrams: dict[Endpoint, DatagramSocket] = {}
@@ -263,7 +263,7 @@ class Network:
             raise failure(errno.EADDRINUSE)
         return address, port
 
-    # ------------------------------------------------------------ what the kernels keep
+    # ------------------------------------------------------------ state of the kernels
 
     def adopt(self, end: StreamEnd) -> None:
         """Keep an end that its process has closed while it still has data to send."""

@@ -58,7 +58,7 @@ class Process:
         for child in self.children:
             child.kill(silently=silently)
         self._release(silently)
-        # What its threads hold stays as it is: no `finally` of a dead process may run.
+        # The threads' objects stay alive: no `finally` of a dead process may run.
         self.machine.graveyard.extend(self.threads)
 
     def signal(self, number: int) -> None:

@@ -143,7 +143,7 @@ class Failback:
         newest_old, newest_new = NewestImage(old), NewestImage(new)
         causes = FaultsHaveCauses(ledger, newest_old, newest_new, ())
         for (topic_id, index), accepted in run.causes.accepted.items():
-            # What was left out on the way there is not there to be copied back.
+            # Records left out on the way there cannot be copied back.
             topic = image.topics_by_id.get(topic_id)
             known = None if topic is None else before.topics.get(topic.name)
             if known is not None:

@@ -105,7 +105,7 @@ class FaultsHaveCauses:
         index = place[1]
         match fault.kind:
             case FaultKind.GAP:
-                # What is committed here is not lost.
+                # Committed records are not lost here.
                 start = self._ledger.starts[f"{topic}-{index}"]
                 return self.committed.get(place, 0) <= fault.first < fault.end <= start
             case FaultKind.MADE_ANEW:
@@ -202,7 +202,7 @@ class CopiesAreTheSource:
         if topic is None or known is None:
             return
         if known.partitions[partition.index].leader_epoch != partition.leader_epoch:
-            return  # What it has now the next leader may not have.
+            return  # The next leader may not have its current records.
         copy = topic.partitions.get(partition.index, MirrorPartition())
         self._check_shrinking(node, partition, place)
         self._compare(node, partition, topic.source_topic_id, copy)
@@ -249,7 +249,7 @@ class CopiesAreTheSource:
             if base >= own_end:
                 _check_marker(header, batch, where)
             if partition.topic in self._ledger.compacted:
-                # Of an epoch whose first records are compacted away, replicas know different beginnings.
+                # Replicas know different beginnings of an epoch whose first records are compacted away.
                 if not header.is_control and not header.is_transactional:
                     self.had[place] |= {one.offset: one.key for one in decode_records(batch)}
                 for offset, found in records_of(header, batch):

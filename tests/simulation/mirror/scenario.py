@@ -82,7 +82,7 @@ LOOK_AGAIN_S: Final = 0.02
 WAIT_MAX_MS: Final = 100
 """Milliseconds that a fetch waits for records."""
 RENEWED: Final = 0.12
-"""Share of the runs."""
+"""Share of the runs in which the keys of the compacted topic are renewed."""
 NEVER, ALIVE, CUT_OFF, AT_THE_END = "never", "source alive", "source cut off", "after the end"
 PROMOTIONS: Final = {NEVER: 30, ALIVE: 30, CUT_OFF: 25, AT_THE_END: 15}
 WEIGHTS: Final = {

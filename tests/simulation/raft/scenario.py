@@ -215,7 +215,7 @@ class _Scenario:
             return
         world.run(world.now() + SETTLE_SECONDS)
         if any(other.running.formation.catching_up for other in world.nodes.values()):
-            return  # Else a majority may have been restored, which only an operator can decide about.
+            return  # Otherwise a majority may have been restored, about which only an operator can decide.
         leader = next(iter(world.leaders), None)
         laggards = [other for other in world.nodes.values() if other not in (node, leader)]
         laggard = random.choice(laggards) if random.random() < 0.5 and leader not in (node, None) else None

@@ -87,7 +87,7 @@ class SimulatedNode:
         self.node_id = node_id
         self.alive = False
         self.disk = VirtualDisk()
-        #: what was copied of the folder while the node was down
+        # : copies of the folder made while the node was down
         self.copies: list[VirtualDisk] = []
         self.core: Core | None = None
         self.machine = SimulatedMachine()

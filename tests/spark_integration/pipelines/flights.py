@@ -82,7 +82,7 @@ def result(rows: Iterable[dict[str, Any]]) -> Result:
         start = datetime.fromisoformat(start) if isinstance(start, str) else start
         place = (row["carrier"], start if start.tzinfo else start.replace(tzinfo=UTC))
         assert place not in found, f"{place} stands there twice"
-        longest = row.get("longest_delay_minutes")  # JSON leaves out what is missing
+        longest = row.get("longest_delay_minutes")  # JSON omits missing values
         found[place] = (row["flights"], row["departed"], row["delay_minutes"], longest)
     return found
 

@@ -104,7 +104,7 @@ class Log:
             else:
                 self.produce(random.choice(places), random.randint(1, 4), producer_id)
 
-    # What the cluster tells
+    # The cluster's answers
 
     def newest_cut(self) -> Cut:
         return Cut(self.decided - 1)
@@ -126,7 +126,7 @@ class Log:
         end = self.end(one)
         return CutOffset(end, min(open_.values(), default=end), least)
 
-    # What should be read
+    # The expected reads
 
     def committed_records(self, one: TopicPartition, below: int) -> set[int]:
         """Return the offsets of plain records below an offset, and of records whose marker lies below it."""

@@ -393,7 +393,7 @@ async def test_settings_change_while_it_waits(bench: Bench) -> None:
     )
     try:
         cleaner.start()
-        await asyncio.sleep(0)  # It has looked, there was nothing, and an hour is to pass.
+        await asyncio.sleep(0)  # The cleaner has found nothing, and waits for an hour.
         fill(bench.add("t"))
         size = bench.replicas[0].log.size
         cleaner.reconfigure(CleanerSettings(backoff_ms=3_600_000, limits=Limits(dedupe_bytes=1 << 20)))

@@ -55,7 +55,7 @@ def test_it_is_copied_as_it_is_and_the_rest_is_cleaned(tmp_path: Path, kind: str
     assert left[at][12 + 4 :] == batch[12 + 4 :]  # behind what the log writes itself
     below = [offset for offset in left if offset < history.log.segments[-1].base_offset]
     assert len(below) < 20
-    # What the batch says of its keys counts for nothing: the newest record of each that can be read is there.
+    # The batch's keys do not count: the newest readable record of each key is there.
     again = clean(history.log, job_for(history.log, cleaned.clean_offset))
     assert again.clean_offset >= cleaned.clean_offset
 
