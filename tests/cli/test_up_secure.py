@@ -130,7 +130,9 @@ def test_a_user_may_do_what_acls_allow(cluster: RunningCluster, config: Path, tm
         "profile", "create", "c", "-b", cluster.bootstrap, *words, config=mine, OTTLA_SASL_PASSWORD="of bea"
     )
     reading = ("consume", "news", "-o", "beginning", "-e", "--profile", "c")
-    assert "there is no topic 'news'" in ottla(*reading, config=mine, fails=True), "it is not told of any"
+    assert "there is no topic 'news'" in ottla(*reading, config=mine, fails=True), (
+        "a user without rights sees no topic"
+    )
     ottla("acl", "create", "--principal", "User:bea", "--operation", "READ", "--topic", "news", config=config)
     wait_until(lambda: ottla(*reading, config=mine) == "n\n", "records that bea may read")
 

@@ -63,12 +63,12 @@ async def test_the_partitions_are_lost_and_the_group_is_joined_again_by_the_next
         assert story(coordinator) == ["JoinGroup", "LeaveGroup", "lost"]
         beats = len(coordinator.asked)
         await asyncio.sleep(0.05)
-        assert len(coordinator.asked) == beats, "nobody joins, or heartbeats, for who is not there"
+        assert len(coordinator.asked) == beats, "no join or heartbeat is sent for an absent program"
         assert not consumer.assignment()
         reading = asyncio.ensure_future(consumer.getmany(timeout_ms=None))
         await assigned(consumer)
         await until(lambda: len(coordinator.asked) > beats + 100)
-        assert story(coordinator)[3:] == ["JoinGroup"], "who waits in a read is there"
+        assert story(coordinator)[3:] == ["JoinGroup"], "a program that waits in a read is present"
         reading.cancel()
 
 

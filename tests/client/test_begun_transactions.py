@@ -108,7 +108,7 @@ async def test_a_transaction_ends_when_nobody_has_asked_for_it_for_its_time(clus
         assert begun is not None
         for _ in range(5):
             await asyncio.sleep(1)
-            assert await one.begin_transaction("short", timeout_ms=4000) == begun, "its time begins anew"
+            assert await one.begin_transaction("short", timeout_ms=4000) == begun, "its timeout restarts"
 
         async with asyncio.timeout(60):
             while (await one.begin_transaction("other", timeout_ms=1000)) is None or (

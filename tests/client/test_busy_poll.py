@@ -45,7 +45,7 @@ def test_the_loop_does_not_sleep_while_an_answer_is_awaited_that_is_usually_quic
     async def scenario(selector: Selector) -> None:
         poll = BusyPoll(most_s=60)
         poll.begin()
-        assert await selector.slept_within(0.02), "who has not been answered yet does not know"
+        assert await selector.slept_within(0.02), "the time of the first answer is unknown"
         poll.end()
         poll.begin()
         assert not await selector.slept_within(0.02)

@@ -97,7 +97,7 @@ async def test_cooperative_members_keep_what_they_may_and_join_again_for_what_go
         coordinator.given = [0]
         coordinator.generation += 1
         await until(lambda: len(joins) == 3 and coordinator.asked[-1] == "HeartbeatRequest")
-        assert await consumer.position(PLACE) == 40, "kept, not begun anew"
+        assert await consumer.position(PLACE) == 40, "kept, not restarted"
     assert story(coordinator) == [
         *("JoinGroup", "SyncGroup", "assigned [0, 1]"),
         *("JoinGroup", "SyncGroup", "revoked [1]", "assigned []"),

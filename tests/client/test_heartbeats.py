@@ -41,7 +41,7 @@ class Group:
         beat = member.beat()
         if beat.epoch == JOIN_EPOCH:
             assert beat.full
-            assert beat.owned == NOTHING, "who joins has nothing"
+            assert beat.owned == NOTHING, "a joining member owns nothing"
         if not arrives:
             member.unanswered()
             return

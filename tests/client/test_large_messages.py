@@ -271,7 +271,7 @@ def test_what_is_larger_than_the_buffer_is_passed_over_and_counted() -> None:
     assert [one.key for one in reader.rest()] == [b"k2"]
     assert (reader.stats.evicted, reader.stats.buffered_bytes) == (1, 0)
     assert "large_message_buffer_bytes" in reader.given_up[0].reason
-    assert reader.committable() == OffsetAndMetadata(301), "it holds up nobody"
+    assert reader.committable() == OffsetAndMetadata(301), "the incomplete message holds nothing up"
 
 
 def test_an_end_that_never_comes_holds_offsets_up_only_for_so_long() -> None:
@@ -314,7 +314,7 @@ def test_damage_is_told_of_where_it_lies_until_one_seeks_past_it(kind: str) -> N
     log = [*parts(7, 1), *damaged(kind), *parts(8, 2), *parts(9, 1)]
     reader = Reader(log, OffsetAndMetadata(0))
     reader.fetch(10)
-    assert [one.key for one in reader.take()] == [b"k7"], "what lies before is given out"
+    assert [one.key for one in reader.take()] == [b"k7"], "earlier records are given out"
     for _ in range(3):
         reader.fetch(10)
         with pytest.raises(KafkaError, match=r"t-0, offsets? .*seek to [34]") as told:

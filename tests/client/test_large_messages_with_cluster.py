@@ -282,7 +282,7 @@ async def test_transactions_count_with_all_their_segments_or_none(bootstrap: str
             await producer.send(topic, values[2])
     stable = await read(bootstrap, topic, 4, isolation_level="read_committed")
     assert sorted(one.value or b"" for one in stable) == sorted([*values[:3], b"small"])
-    assert len(await read(bootstrap, topic, 5)) == 5, "who reads what is not committed gets the aborted one"
+    assert len(await read(bootstrap, topic, 5)) == 5, "a read-uncommitted consumer gets the aborted message"
     async with (
         asyncio.timeout(DEADLINE_S),
         reader(bootstrap, topic) as consumer,

@@ -351,7 +351,7 @@ async def test_a_static_member_comes_back_to_its_partitions(cluster: RunningClus
             events = list(told.events)
         async with static() as again:
             await until(lambda: again.assignment() == before)
-        assert told.events == events, "nobody else noticed"
+        assert told.events == events, "no other member noticed"
 
 
 async def test_lag_is_what_may_still_be_read(cluster: RunningCluster) -> None:

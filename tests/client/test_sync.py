@@ -96,7 +96,7 @@ def interrupts() -> Iterator[None]:
 
 def interrupt_when(condition: Callable[[], bool]) -> None:
     """Send Control-C as soon as the condition holds."""
-    wait_until(condition, "what is to be interrupted")
+    wait_until(condition, "a call to interrupt")
     os.kill(os.getpid(), signal.SIGINT)
 
 

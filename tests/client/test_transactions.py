@@ -202,7 +202,7 @@ async def test_a_second_producer_fences_the_first(version: int) -> None:
         await first.begin_transaction()
         await first.send_and_wait("t", b"old")
         async with producing(cluster) as second:
-            assert not cluster.hanging(), "what the first left open is aborted"
+            assert not cluster.hanging(), "the first instance's open transaction is aborted"
             with pytest.raises(ProducerFenced, match="replaced by another one"):
                 await first.commit_transaction()
             for _ in range(2):

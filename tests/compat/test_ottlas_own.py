@@ -46,7 +46,7 @@ async def test_writers_with_a_token_of_another_cluster(kafka: Cluster, ours: Clu
         transaction = await owner.begin()
         with pytest.raises(VersionUnsupported):
             async with TransactionWriter.join(transaction.token, bootstrap_servers=kafka.bootstrap):
-                raise AssertionError("nobody can write there")
+                raise AssertionError("no client can write there")
         await transaction.abort()
 
 

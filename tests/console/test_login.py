@@ -253,7 +253,9 @@ def test_the_names_that_are_counted_are_bounded() -> None:
     for number in range(NAMES_REMEMBERED_MAX - 1):
         assert isinstance(attempts.begin(f"user-{number}", "10.0.0.8", 0.5), CountedLogin)
     assert attempts.begin("ann", "10.0.0.7", 0.5) == 1
-    assert isinstance(attempts.begin("one more", "10.0.0.8", 0.5), CountedLogin), "nobody waits for strangers"
+    assert isinstance(attempts.begin("one more", "10.0.0.8", 0.5), CountedLogin), (
+        "no user waits for unauthenticated clients"
+    )
     assert isinstance(attempts.begin("ann", "10.0.0.7", 0.5), CountedLogin), "the oldest are forgotten"
 
 

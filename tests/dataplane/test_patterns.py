@@ -267,7 +267,7 @@ async def test_a_member_keeps_its_topics_while_they_are_looked_for_again(
     while later:
         later.pop(0)()
     assert not catalog.is_unresolved(slow)
-    assert catalog.version > version, "whoever has gone by less looks again"
+    assert catalog.version > version, "a matcher with an older state checks again"
     assert len(catalog.resolve((), slow)) == 1000
 
 

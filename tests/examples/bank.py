@@ -238,7 +238,7 @@ class Bank:
             )
         self.check_money({str(row[0]): row for some in rows for row in some})
         check_real_time(self.writes, self.reads)
-        assert self.views, "nobody has looked at a replica"
+        assert self.views, "no read was made at a replica"
 
     def check_acknowledged(self, log: list[list[tuple[int, Change]]]) -> None:
         """Check that each acknowledgement is in the log once, unless the log was cut there after a snapshot."""
@@ -261,8 +261,8 @@ class Bank:
     def check_money(self, rows: dict[str, tuple[object, ...]]) -> None:
         """Check that balances equal the sums of the receipts, and that receipts agree with the tellers' answers."""
         receipts = {key for key in rows if key.startswith("receipt-")}
-        assert self.acknowledged.keys() <= receipts, "what was acknowledged is gone"
-        assert not self.rejected & receipts, "what was rejected is there"
+        assert self.acknowledged.keys() <= receipts, "an acknowledged transfer is gone"
+        assert not self.rejected & receipts, "a rejected transfer is there"
         balances = dict.fromkeys(ACCOUNTS, BALANCE)
         for one in receipts:
             moved = json.loads(str(rows[one][2]))

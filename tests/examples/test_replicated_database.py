@@ -112,7 +112,7 @@ def test_a_new_node_begins_with_a_snapshot(cluster: RunningCluster, tmp_path: Pa
             asyncio.run(bank.database.write(large))
             bank.wait_for_transfers(5)
             known = [away.place(partition)[1] for partition in range(PARTITIONS)]
-            wait_until(lambda: is_cut_off(bank, known), "a log without what a node lacks", 60)
+            wait_until(lambda: is_cut_off(bank, known), "a log without the node's missing changes", 60)
             newcomer.restart()
             away.restart()
             bank.wait_for_transfers(10)

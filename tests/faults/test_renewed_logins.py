@@ -68,7 +68,7 @@ def play(
         for one in clients:
             one.stop_writing()
             assert not one.failed, f"seed {seed}, {one.cell.topic}: {one.failed[:3]}"
-            wait_until(lambda one=one: one.acknowledged <= one.read, "what was acknowledged", SETTLE_S)
+            wait_until(lambda one=one: one.acknowledged <= one.read, "the acknowledged records", SETTLE_S)
 
 
 def _cell(cluster: TlsCluster, client: str) -> Cell:

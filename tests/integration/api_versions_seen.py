@@ -126,7 +126,7 @@ def within_table(bootstrap: str, client: str) -> Iterator[str]:
     assert spoken, f"nothing was heard from {client}, but from {sorted(capture.seen)}"
     beyond = {api_name(key): sorted(found - documented[key]) for key, found in spoken.items()}
     beyond = {name: versions for name, versions in beyond.items() if versions}
-    assert not beyond, f"{client} speaks what {PAGE.name} does not say: {beyond}; {COMMAND} writes it anew"
+    assert not beyond, f"{client} speaks what {PAGE.name} does not say: {beyond}; {COMMAND} rewrites it"
 
 
 @cache

@@ -146,4 +146,4 @@ def test_disks_shrink_and_every_replica_says_the_same(tmp_path: Path) -> None:
             cluster.broker(broker_id).restart()
             cluster.wait_until_in_sync("table")
             cluster.wait_until_in_sync("__consumer_offsets")
-            assert (lost / "offset-gaps").exists(), "what it lost it copies, gaps and all"
+            assert (lost / "offset-gaps").exists(), "it copies its lost records, including gaps"

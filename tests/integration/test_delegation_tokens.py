@@ -281,7 +281,9 @@ async def test_who_sees_and_changes_which_tokens(cluster: LocalCluster) -> None:
         }
         assert await eve.describe_delegation_tokens([]) == []
         mismatch = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-        assert await refused(eve.renew_delegation_token(token.hmac)) is mismatch, "who asked is not the owner"
+        assert await refused(eve.renew_delegation_token(token.hmac)) is mismatch, (
+            "the requester is not the owner"
+        )
         assert await refused(ann.expire_delegation_token(token.hmac)) is mismatch
         assert await bob.renew_delegation_token(token.hmac) == token.ends_at_ms
         assert await refused(bob.renew_delegation_token(b"x")) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND

@@ -159,7 +159,7 @@ def test_deleted_records_are_gone_through_restarts_and_the_end_of_leaders(
     cut = PER_SEGMENT + 4
 
     assert _delete(admin, "cut", cut) == cut
-    assert _delete(admin, "cut", 3) == cut, "what is gone stays gone"
+    assert _delete(admin, "cut", 3) == cut, "deleted records stay deleted"
     assert _start(admin, "cut") == cut
     wait_until(lambda: all(len(names) == 3 for names in _files(cluster, "cut")), "whole segments to go")
     assert _refusal(admin, "cut", end + 1) == KafkaError.OFFSET_OUT_OF_RANGE
@@ -185,7 +185,7 @@ def test_deleted_records_are_gone_through_restarts_and_the_end_of_leaders(
     written = f"cut 0 {cut}"
     wait_until(
         lambda: [written in path.read_text() for path in cluster.directory.rglob(CHECKPOINT)] == [True] * 3,
-        "what followers learnt to be written down",
+        "a checkpoint of the followers' log starts",
     )
     for broker in cluster.brokers:
         broker.kill9()

@@ -56,7 +56,7 @@ async def test_acls_of_copied_topics_come_and_go_with_the_source() -> None:
 
         await until(lambda: has(topic, group), "the ACLs of the source")
         await there.delete_acls([AclFilter(AclResourceType.GROUP)])
-        await until(lambda: has(topic), "what the source has removed to be gone")
+        await until(lambda: has(topic), "the removal of ACLs that the source has removed")
         await here.promote_mirror("m")
         await there.delete_acls([AclFilter(AclResourceType.TOPIC)])
         assert set(await here.describe_acls()) == before | {topic}

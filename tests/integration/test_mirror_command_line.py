@@ -111,7 +111,7 @@ def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluste
     code, _ = until(target, lambda one: one["log_end_offset"] == 100 and one["lag"] == 0)
     assert code == 0
     wait_until(
-        lambda: mirror(target, "status", "west")[0]["lag"] == 0, "what the source has of every partition"
+        lambda: mirror(target, "status", "west")[0]["lag"] == 0, "the source's records of every partition"
     )
 
     with Admin(bootstrap_servers=target.bootstrap) as admin:

@@ -164,7 +164,7 @@ async def check(target: RunningCluster, history: History, cut: int) -> None:
     lost = {value for value, index in history.committed.items() if index <= cut} - found.keys()
     assert not lost, f"{len(lost)} transactions up to the cut {cut} are lost, as {sorted(lost)[:5]}"
     later = {value for value, index in history.committed.items() if index > cut} & found.keys()
-    assert not later, f"{sorted(later)[:5]} were decided behind the cut {cut}"
+    assert not later, f"{sorted(later)[:5]} were decided after the cut {cut}"
     assert found, "nothing was copied"
 
 

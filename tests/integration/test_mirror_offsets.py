@@ -226,7 +226,7 @@ async def test_offsets_that_are_ahead_of_the_cut_are_set_back(
             here, late = await committed(operator, GROUP), await committed(operator, LATECOMER)
             return bool(late) and all(here.get(place, -1) >= offset for place, offset in later.items())
 
-        await until(are_ahead, "offsets that were committed behind the cut", WAIT_S)
+        await until(are_ahead, "offsets that were committed after the cut", WAIT_S)
         await operator.alter_offsets(LOCAL, {PLACES[0]: 1})
         kill(source)
         application.stopped.set()

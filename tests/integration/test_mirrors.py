@@ -289,7 +289,8 @@ async def test_records_that_the_source_has_lost_are_told_and_kept_until_a_person
         await asyncio.to_thread(wait_until, lambda: source.leader("diverged", 0) == 1, "broker 1 leads")
         await write(source.bootstrap, "diverged", 10, 20)
         await until(
-            lambda: is_level(source.bootstrap, target.bootstrap, "diverged"), "what broker 1 alone has"
+            lambda: is_level(source.bootstrap, target.bootstrap, "diverged"),
+            "the records that only broker 1 has",
         )
         first.kill9()
         await asyncio.to_thread(second.restart)

@@ -96,7 +96,7 @@ def test_a_quorum_node_shows_its_new_certificate_upon_sighup(running: QuorumTlsN
     first = running.shown(101)
     assert first == running.in_file(101)
     running.issue(101)
-    assert running.shown(101) == first, "nobody has told it"
+    assert running.shown(101) == first, "it got no signal"
     looked(running, 101, RELOADED)
     assert running.shown(101) == running.in_file(101) != first
     create_topic(running, "renewed")

@@ -200,7 +200,7 @@ def check_removal(cluster: RunningCluster) -> None:
     cluster.broker(5).restart()
     wait_until(
         lambda: 5 in {one.id for one in ask(cluster, lambda admin: admin.describe_cluster()).brokers},
-        "a broker that registers anew",
+        "a broker that registers again",
     )
 
 

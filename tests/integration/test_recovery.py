@@ -33,7 +33,7 @@ def test_a_password_is_set_when_nobody_can_log_in(cluster: RunningCluster) -> No
     ottla("user", "delete", "admin", "--yes", config=config)
     wait_until(
         lambda: "the login as 'admin'" in ottla("topic", "list", config=config, fails=True),
-        "everybody locked out",
+        "all users locked out",
     )
     file = config / "admin.password"
     said = recover(cluster, "--set-password", "admin", "--password-file", str(file), "-o", "json")

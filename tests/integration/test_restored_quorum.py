@@ -212,7 +212,7 @@ def test_one_node_from_an_old_copy_does_not_vote_until_it_has_caught_up(
 
     wait_until(
         lambda: re.search("level=error .*is older than what this node has acknowledged", restored.log()),
-        "a node that is told what it had acknowledged",
+        "a node that learns its own acknowledgements",
     )
     wait_until_ready(restored, 503, "does not vote")
     assert metric(restored, "ottla_quorum_votes") == 0

@@ -50,7 +50,7 @@ def test_secrets_are_replaced_without_a_stop(tmp_path: Path) -> None:
                     text = "".join(f"{secrets[name]}\n" for secrets in lines)
                     (cluster.directory / name).write_text(text)
                 restart_all(cluster, load)
-                wait_until(partial(all_are_under_the_first, cluster), "what is encrypted anew")
+                wait_until(partial(all_are_under_the_first, cluster), "the re-encrypted values")
         assert load.failed == []
         load.check(read_all(cluster.bootstrap, "rotated"))
         wait_identical_replicas(cluster, "rotated", 6)

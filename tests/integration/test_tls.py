@@ -354,7 +354,7 @@ def test_settings_of_a_listener_change_while_it_runs(cluster: TlsCluster) -> Non
         before = shown(cluster)
         renew(cluster)
         alter(cluster, "listener.name.clients.ssl.keystore.location", str(own.key_file))
-        assert shown(cluster) != before, "the same location again reads the file anew"
+        assert shown(cluster) != before, "the same location again reloads the file"
     for name, value, complaint in (
         ("listener.name.clients.ssl.keystore.location", "/nowhere.pem", "cannot be read"),
         ("listener.name.clients.ssl.principal.mapping.rules", "DEFAULT", "dynamically"),

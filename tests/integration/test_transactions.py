@@ -255,7 +255,7 @@ def test_a_producer_whose_transaction_took_too_long_goes_on_after_an_abort(
         say(others, topic, b"behind it")
         others.flush()
     for way, topic in topics.items():
-        wait_until(lambda topic=topic: client.read(topic, committed=True), "what is behind it", 60)  # type: ignore[misc]
+        wait_until(lambda topic=topic: client.read(topic, committed=True), "the records after it", 60)  # type: ignore[misc]
         if way != "aborts":
             with pytest.raises(Failed):
                 WAYS[way](slow[way], topic)

@@ -119,7 +119,7 @@ def test_what_is_processed_counts_once_whatever_is_aborted(bootstrap: str, admin
         producer.send_offsets_to_transaction(reached, consumer.consumer_group_metadata(), DEADLINE_S)
         if rounds % 3:
             producer.commit_transaction(DEADLINE_S)
-            assert committed(consumer, source) == after, "at once, for whoever was told of the end"
+            assert committed(consumer, source) == after, "at once, for a client that knows of the end"
             before = after
         else:
             producer.abort_transaction(DEADLINE_S)

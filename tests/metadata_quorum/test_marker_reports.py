@@ -60,7 +60,7 @@ def test_a_transaction_is_over_with_the_last_report_though_none_is_applied() -> 
     assert one.note(second) == [], "another leader has not heard of the first"
     one.do(first, PlainResult)
     one.told.changed(["x"])
-    assert one.note(second) == [("x", ended.number)], "what is applied counts as well"
+    assert one.note(second) == [("x", ended.number)], "applied reports count as well"
     one.do(second, PlainResult)
     one.told.changed(["x"])
     assert one.note(second) == []

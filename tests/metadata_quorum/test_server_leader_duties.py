@@ -234,7 +234,7 @@ def test_a_partition_that_loses_its_last_members_later_is_watched_from_then_on()
     tell(world, 1, 60)
     tell(world, 2, 80)
     world.becomes(0, PartitionState((1, 2, 3), (), last_known_elr=(1, 2), partition_epoch=4))
-    assert elected(world) == [], "both told while somebody led"
+    assert elected(world) == [], "both reported while there was a leader"
     tell(world, 1, 60)
     tell(world, 2, 80)
     assert len(elected(world)) == 1

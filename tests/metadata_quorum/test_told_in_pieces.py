@@ -35,7 +35,7 @@ def test_a_broker_that_has_told_half_is_not_taken_for_one_that_has_told_all() ->
     hear(world, 2, 0, p7=1)
     assert elected(world) == []
     hear(world, 2, 0, p0=80)
-    assert elected(world) == [], "it is told, and more is to come: what comes may be about this log again"
+    assert elected(world) == [], "more pieces are to come, and may concern this log again"
     hear(world, 2, world.image.offset, p8=1)
     (command,) = elected(world)
     assert {(end.broker_id, end.log_end_offset) for end in command.progress} == {(1, 60), (2, 80)}

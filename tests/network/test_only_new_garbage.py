@@ -34,7 +34,7 @@ def test_two_at_a_time_leave_the_thresholds_as_they_were(
         stack.enter_context(only_new_garbage_collected(freezes=False))
     leaving = [one, other] if first_leaves_first else [other, one]
     leaving[0].close()
-    assert gc.get_threshold() != thresholds, "somebody is still in there"
+    assert gc.get_threshold() != thresholds, "another caller is still inside"
     leaving[1].close()
     assert gc.get_threshold() == thresholds
 

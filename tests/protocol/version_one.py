@@ -50,7 +50,7 @@ class OldClient:
         said, proof = said[:-32], said[-32:]
         assert proof == hmac.digest(self._secret, b"server" + self._said + said, sha256)
         assert struct.unpack_from(">Bi16sB", said)[0] == 0
-        assert len(said) == 22 + said[21], "nothing behind the identity"
+        assert len(said) == 22 + said[21], "nothing after the identity"
         to_server, to_client, derivation = keys(self._secret, NONCE + self._server_nonce)
         return TaggedChannel(to_server, to_client, derivation)
 

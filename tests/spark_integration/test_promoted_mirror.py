@@ -129,7 +129,9 @@ def test_a_query_goes_on_with_its_checkpoint_where_its_cluster_was_mirrored(
             last_batch(query) + 1
         )  # the batch was in progress, and may have committed before the pause
         wait_until(
-            lambda: last_batch(query) >= perhaps_mirrored + BATCHES, "batches that the mirror lacks", WAIT_S
+            lambda: last_batch(query) >= perhaps_mirrored + BATCHES,
+            "batches that are missing in the mirror",
+            WAIT_S,
         )
         for node in (*west.brokers, *west.quorum):
             node.kill9()

@@ -244,7 +244,9 @@ async def test_new_files_count_for_new_connections(authority: Authority, tmp_pat
             await opened(new, security)
         replace(trusted, second.file.read_bytes())
         (await opened(new, security)).close()
-        assert (await first.request(MetadataRequest(topics=[]))).cluster_id == "c", "what stands stays"
+        assert (await first.request(MetadataRequest(topics=[]))).cluster_id == "c", (
+            "established connections stay"
+        )
         first.close()
 
 

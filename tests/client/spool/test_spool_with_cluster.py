@@ -336,7 +336,7 @@ async def test_other_readers_do_not_wait_while_partitions_are_away(
         assert len(offsets) == 30
         # Two of the forty come before the first for a partition that is away. The chunk that met it was written once
         # more, and each of the others once; markers take offsets, too.
-        assert last.offset < len(sent) + 3 * len(mine), "what was aborted was not written again and again"
+        assert last.offset < len(sent) + 3 * len(mine), "aborted records were not rewritten repeatedly"
 
 
 def test_without_an_event_loop(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_what_becomes_of_deleted_topics() -> None:
         shelf.delete(ID)
         gone = {ID: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown: ErrorCode.UNKNOWN_TOPIC_ID}
         assert errors(1) == gone
-        assert errors(2) == gone, "errors are told again and again"
+        assert errors(2) == gone, "errors are repeated in each answer"
         shelf.create("t", b"n" * 16, 1)
         assert errors(3)[ID] == ErrorCode.INCONSISTENT_TOPIC_ID
         shelf.create("u", unknown, 1)
@@ -316,7 +316,7 @@ def test_the_cache_gives_a_slot_to_a_larger_session_or_for_a_stale_one() -> None
     small, large = session_of(2), session_of(5)
     assert cache.admit(small, 0)
     assert cache.admit(large, 0)
-    assert not cache.admit(session_of(9), 1000), "nobody is old enough to give way"
+    assert not cache.admit(session_of(9), 1000), "no session is old enough to give way"
     old = EVICTABLE_AFTER_MS + 1
     cache.proceed(small, old)
     cache.proceed(large, old)

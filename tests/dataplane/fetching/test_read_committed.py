@@ -329,7 +329,7 @@ async def test_a_follower_bounds_it_by_its_own_high_watermark(tmp_path: Path) ->
     assert seen() == ([0], 1, [])
     assert len(copy.log.producers.transactions.ended) == 1
     copy.following.append_fetched(None, 4, 0)
-    assert not copy.log.producers.transactions.ended, "nobody needs to know it any more"
+    assert not copy.log.producers.transactions.ended, "no reader needs it any more"
     assert seen() == ([0, 1, 2, 3], 4, [(7, 1)])
     await leader.close()
     await follower.close()
@@ -389,7 +389,7 @@ async def test_the_latest_offset_is_the_last_stable_one(tmp_path: Path) -> None:
 
     assert await found(1) == [1, -1, 0, -1, -1, -1], "whether the largest timestamp counts is not known yet"
     assert await found(0) == [3, 2, 0, 1, 2, -1]
-    assert await found(1, replica_id=-2) == [4, 3, 0, 1, 2, 3], "whoever debugs sees all"
+    assert await found(1, replica_id=-2) == [4, 3, 0, 1, 2, 3], "a debugging client sees everything"
     marked = writers.end(7, commit=True)
     assert (await found(1))[0] == 1
     replicate(shelf, marked)

@@ -445,5 +445,5 @@ def test_patterns_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     for number in range(120):
         assert len(topics.catalog.resolve((), PatternOf(f"t.*|{number}"))) == 200
         assert kept() <= 10_000
-    assert kept() > 5_000, "what there is room for is kept"
+    assert kept() > 5_000, "as much as fits is kept"
     assert len(topics.catalog.resolve((), PatternOf("t.*|0"))) == 200

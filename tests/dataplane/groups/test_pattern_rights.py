@@ -168,7 +168,7 @@ def test_a_new_topic_and_a_changed_acl_are_one_new_epoch_for_all() -> None:
     assert all(len(member.owned) == 2 for member in members)
     authorizer.change([(may(BOB, "a"), True)])
     settle(group, *members)
-    assert group.epoch == epoch + 1, "an ACL of somebody else is nothing new"
+    assert group.epoch == epoch + 1, "another user's ACL changes nothing"
 
 
 def test_a_new_coordinator_knows_what_its_members_may_describe_before_they_speak() -> None:

@@ -100,7 +100,7 @@ async def test_offsets_count_once_their_marker_does(*, committed: bool) -> None:
     commit(shard, 4)
     log.advance()
     commit_in(shard, 5)
-    assert shard.offsets.pending.has("g", T0), "it may be read further already, before anybody is told of it"
+    assert shard.offsets.pending.has("g", T0), "the offset may count before any client knows"
     log.advance()
     assert (seen(shard), shard.offsets.pending.has("g", T0)) == (4, True)
     end(shard, log, committed=committed)

@@ -168,7 +168,7 @@ async def test_quotas_ask_who_the_peer_is(cluster: BrokersOverSockets) -> None:
         assert await throttled("ann") == expected, quota
         assert await throttled("bob") == [False, False]
         leader.server.quotas.changed({(("user", None),): {quota: limits[quota]}})
-        assert await throttled(None) == [False, False], "whoever has proved to be a node is free of all"
+        assert await throttled(None) == [False, False], "a proven node has no quotas"
         leader.server.quotas.changed({})
 
 

@@ -116,7 +116,7 @@ def test_spoiled_bytes_are_cut_off_above_the_recovery_point_and_refused_below(
             log = _open(folder, recovery_point=flushed)
             assert log.log_end_offset == 12
             log.close(clean=False)
-        assert path.read_bytes() == data, "what had been flushed is not cut"
+        assert path.read_bytes() == data, "flushed records are not cut"
         return
     log = _open(folder, recovery_point=flushed)
     assert log.log_end_offset == victim

@@ -122,7 +122,7 @@ def test_batches_behind_one_that_was_refused_do_not_begin_an_unknown_producer() 
     with pytest.raises(KafkaError) as caught:
         states.original_of(_header((9, 3, 18), 2))
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert states.original_of(_header((9, 4, 7), 1)) is None, "a new epoch leaves behind what was refused"
+    assert states.original_of(_header((9, 4, 7), 1)) is None, "a new epoch drops refused batches"
     assert states.original_of(_header((9, 3, 0), 18)) is None
     states.record(_header((9, 3, 0), 18), 0, now_ms=0)
     assert states.original_of(_header((9, 3, 18), 2)) is None
@@ -225,7 +225,7 @@ def test_batches_behind_one_that_was_refused_do_not_follow_a_marker_alone() -> N
     states.record(_header((9, 0, 3), 2), 13, now_ms=0)
     assert states.original_of(_header((9, 0, 5), 1)) is None
     assert states.expire(1000, 1000) == 1
-    assert states.original_of(_header((9, 0, 8), 1)) is None, "what was refused has come"
+    assert states.original_of(_header((9, 0, 8), 1)) is None, "the refused batch has come"
 
 
 def test_nothing_but_its_transaction_while_one_is_open() -> None:

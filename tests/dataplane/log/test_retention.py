@@ -135,7 +135,7 @@ def test_nothing_of_a_transaction_goes_before_it_has_ended(tmp_path: Path) -> No
     for sequence in range(4):
         _append(log, 1, attributes=TRANSACTIONAL_FLAG, producer=(7, 0, sequence))
     log.flush()
-    assert log.old_segments.retain(6, NOW + 5000) == 1, "what lies before it"
+    assert log.old_segments.retain(6, NOW + 5000) == 1, "the segments before it"
     assert (log.log_start_offset, log.transactions.last_stable_offset(6)) == (2, 2)
     append_marker(log, 7, 0, commit=True, number=1, commit_index=1, leader_epoch=3, now_ms=NOW)
     assert log.old_segments.retain(6, NOW + 5000) == 0, "its marker may still be lost"

@@ -142,7 +142,7 @@ async def test_a_group_goes_on_where_it_was_at_the_cut(world: World) -> None:
     world.due(g=30, g2=7)
     await world.taken()
     assert (world.offset("g"), world.offset("g2")) == (30, 7)
-    assert world.shard.offsets.of_group("g")[T0].mirror == "", "what comes now is its own"
+    assert world.shard.offsets.of_group("g")[T0].mirror == "", "later commits are its own"
 
 
 async def test_what_came_from_the_source_behind_the_cut_goes(world: World) -> None:

@@ -147,7 +147,7 @@ def world() -> World:
 async def test_a_round_is_announced_once_the_source_has_nothing_else_to_be_copied(world: World) -> None:
     await world.rounds.announce([SOURCE_BROKER])
     assert world.source.kinds() == ["FindCutRequest", "MetadataRequest", "ListAppVersionsRequest"], (
-        "what comes later is behind the cut"
+        "later records are after the cut"
     )
     assert {broker for broker, _ in world.source.asked} == {SOURCE_BROKER}
     (command,) = world.quorum.submitted
@@ -208,7 +208,7 @@ async def test_no_round_is_announced_while_something_is_not_copied_yet(world: Wo
     assert "not copied yet" in world.rounds.trouble
     world.topics.skipped["t"] = "its name is taken"
     await world.rounds.announce([SOURCE_BROKER])
-    assert world.quorum.submitted, "what cannot be copied holds nobody up"
+    assert world.quorum.submitted, "an uncopyable partition delays no other"
 
 
 async def test_no_round_is_announced_of_another_cluster(world: World) -> None:

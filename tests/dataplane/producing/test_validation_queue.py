@@ -177,7 +177,7 @@ async def test_one_that_is_refused_holds_nobody_up(tmp_path: Path) -> None:
         bench.store_as("uncompressed")
         bench.send(encode_batch([(None, b"0" * 1_100_000, 0)], compression=Compression.GZIP))
         too_large = (await bench.answer())[0].error_code
-        assert too_large == ErrorCode.MESSAGE_TOO_LARGE, "what it has become counts as well"
+        assert too_large == ErrorCode.MESSAGE_TOO_LARGE, "its expanded size counts as well"
 
 
 async def test_large_batches_keep_their_places_among_small_ones(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ async def test_the_time_of_threads_counts_for_the_quota_of_requests(
     async with running(tmp_path) as bench:
         bench.send(encode_batch([(None, bytes(3 << 20), 0)], compression=Compression.GZIP))
         await bench.answer()
-        assert not spent, "nobody has a quota"
+        assert not spent, "no client has a quota"
         bench.quotas.changed({(("client-id", "test"),): {"request_percentage": 1000.0}})
         bench.send(encode_batch([(None, bytes(3 << 20), 0)], compression=Compression.GZIP))
         await bench.answer()

@@ -72,7 +72,7 @@ async def test_a_log_that_does_not_open_is_copied_anew(tmp_path: Path, cluster: 
     (tmp_path / "2" / ".kafka_cleanshutdown").unlink()
     flip(log_file(tmp_path, 2), 11)  # The length of a batch that had been flushed.
     cluster.start(2)
-    await until(lambda: cluster[2].replicas.find("t", 0) is not None, "the replica made anew")
+    await until(lambda: cluster[2].replicas.find("t", 0) is not None, "the recreated replica")
     await all_in_sync(cluster)
     assert log_file(tmp_path, 2).read_bytes() == original
     assert len(kept(tmp_path, 2)) == 1

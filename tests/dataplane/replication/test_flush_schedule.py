@@ -19,7 +19,7 @@ def test_every_third_record_begins_a_flush() -> None:
     assert schedule.settings(3, NEVER, 0, 0) is Flush.NOT_YET
     assert schedule.look_at == 3
     assert schedule.grown(0, 4) is Flush.NOW
-    assert schedule.look_at == 7, "what comes meanwhile counts towards the next flush"
+    assert schedule.look_at == 7, "records that come meanwhile count towards the next flush"
     assert schedule.flushed(4, 5) is Flush.NOT_YET
     assert schedule.look_at == 7
 

@@ -87,7 +87,7 @@ async def test_a_full_folder_gives_way_as_a_whole_and_the_other_goes_on(
         await until(lambda: reported.all, "a report")
         assert reported.all == [((TOPIC, 0), False), ((TOPIC, 2), False)]
         assert str(full.path) in watch.lack()
-        assert one.content(0), "what is there can be read"
+        assert one.content(0), "existing records can be read"
         one.produce(1, 1)
         one.create(1, first=4)
         assert one.folder(4) is not full, "new logs go where there is room"
@@ -158,7 +158,7 @@ async def test_a_trial_that_finds_a_read_only_disk_takes_the_folder_offline(
         await until(lambda: broken.failure is not None, "the failure of the folder")
         await until(lambda: one.reports == [(TOPIC, 0)], "the report of the loss")
         await until(lambda: watch._watching is not None and watch._watching.done(), "the end of all trials")
-        assert all(not writable for _, writable in reported.all), "what is lost is not called writable"
+        assert all(not writable for _, writable in reported.all), "a lost replica is not reported as writable"
         await watch.close()
 
 

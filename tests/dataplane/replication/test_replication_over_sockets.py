@@ -87,9 +87,7 @@ async def test_the_leader_dies_and_the_next_write_is_acknowledged_at_once(
     async with RawConnection(cluster[2].port) as client:
         assert (await client.produce(b"early")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await dead.stop(clean=False)
-        await until(
-            lambda: cluster[2].lost == cluster[3].lost == [1], "the end of the connections to be told"
-        )
+        await until(lambda: cluster[2].lost == cluster[3].lost == [1], "a report of the ended connections")
         assert dead.lost == [], "it has ended its own"
         started = time.perf_counter()
         cluster.quorum.fence(1)

@@ -71,7 +71,7 @@ def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_pa
     leader.produce(b"b")
     follower.take(parked[0])
     leader.serve(follower.ask(), wait=True)
-    assert leader.scheduler.waits() == [long_poll_s, WATERMARK_DELAY_S], "the log start has been told"
+    assert leader.scheduler.waits() == [long_poll_s, WATERMARK_DELAY_S], "the log start has been reported"
 
 
 def test_what_a_follower_said_on_a_former_connection_changes_nothing(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_fetch_is_parked_for_its_own_time_whatever_was_parked_before(tmp_path:
     cluster.now_ms += 200
     leader.scheduler.fire_timers()
     follower.take(second.pop())
-    assert leader.scheduler.waits() == [pytest.approx(0.3)], "what is left of the second's time"
+    assert leader.scheduler.waits() == [pytest.approx(0.3)], "the rest of the second request's time"
     third = leader.serve(follower.ask(), wait=True)
     cluster.now_ms += 300
     leader.scheduler.fire_timers()

@@ -123,4 +123,4 @@ async def test_the_end_of_a_sessions_time_is_told_to_who_waits_under_it() -> Non
         await asyncio.wait_for(over.wait(), 60)
         waiting.fetches[0].reply(FetchResponse(session_id=7))
         answer = decode_response(FetchRequest, memoryview(await read_frame(ann.reader)), 12)[1]
-        assert answer.session_id == 7, "its client may log in anew"
+        assert answer.session_id == 7, "its client may log in again"

@@ -125,7 +125,7 @@ def test_a_stalled_holder_is_late_once_others_have_waited_for_a_while() -> None:
     budget: ReceiveBudget[Receiver] = ReceiveBudget(256 * MB)
     stalled = ask(budget, 90 * MB)
     fast = ask(budget, 90 * MB)
-    assert not any(budget.late(second) for second in range(100)), "nobody waits"
+    assert not any(budget.late(second) for second in range(100)), "no receiver waits"
     ask(budget, 90 * MB)
     found = []
     for second in range(100, 110):
@@ -192,7 +192,7 @@ def test_everyone_is_served_in_the_end_whatever_comes_and_goes(seed: int) -> Non
         assert budget.held_bytes == sum(grant.held_bytes for grant in live), f"seed {seed}"
     for _ in range(len(live)):
         whole = [grant for grant in live if grant.held_bytes and not grant.wanted_bytes]
-        assert whole, f"seed {seed}: {budget.waiting} wait and nobody holds a whole grant"
+        assert whole, f"seed {seed}: {budget.waiting} wait and no receiver holds a whole grant"
         live.remove(whole[0])
         budget.give_back(whole[0])
     assert (budget.held_bytes, budget.waiting) == (0, 0), f"seed {seed}"

@@ -395,7 +395,7 @@ async def test_the_time_for_a_login_includes_the_handshake(cleanup: ExitStack) -
         for name, connection in zip(("late", "early"), list(server.connections), strict=True):
             connection.call_on_close(partial(ended.append, name))
         await until(lambda: len(ended) == 2)
-    assert ended == ["early", "late"], "whoever has connected first has less time left"
+    assert ended == ["early", "late"], "the first connection has less time left"
 
 
 async def test_who_has_shaken_hands_is_a_stranger_until_the_login(cleanup: ExitStack) -> None:

@@ -456,4 +456,4 @@ async def test_requests_that_come_together_ask_the_quorum_once_or_twice(tmp_path
         assert all(isinstance(offsets[place], int) for offsets in found)
         assert 1 <= questions <= 2
         await one.offsets(-1, [place], metadata_offset=-1)
-        assert 2 <= questions <= 3, "a later one asks anew"
+        assert 2 <= questions <= 3, "a later request asks again"

@@ -135,7 +135,9 @@ async def test_a_transaction_from_its_beginning_to_what_readers_see(
         for index in (0, 1):
             partition = one.partition(index=index)
             log, watermark = partition.log, partition.high_watermark
-            assert log.transactions.last_stable_offset(watermark) == 2, "whoever reads now sees the end"
+            assert log.transactions.last_stable_offset(watermark) == 2, (
+                "a reader that starts now sees the end"
+            )
             assert bool(log.transactions.aborted(0, 2)) is not commits
         if version == 5:
             assert (ended.producer_id, ended.producer_epoch) == (who[0], who[1] + 1)

@@ -150,7 +150,7 @@ async def test_a_new_leader_writes_what_is_missing_before_anything_else(tmp_path
         assert one.partition().leader is None
         one.quorum.end(who)
         one.catch_up()
-        assert one.partition().log.log_end_offset == 1, "who does not lead writes nothing"
+        assert one.partition().log.log_end_offset == 1, "a broker that does not lead writes nothing"
         one.quorum.unfence(1)
         one.catch_up()
         assert one.partition().log.log_end_offset == 2

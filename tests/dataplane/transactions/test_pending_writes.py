@@ -119,7 +119,7 @@ async def test_the_next_transaction_begins_while_markers_are_written(tmp_path: P
         await asyncio.sleep(0)
         assert not sending.done(), "as far as this broker knows the transaction before is being ended"
         one.catch_up()
-        assert await sending == 2, "behind the marker"
+        assert await sending == 2, "after the marker"
 
 
 async def test_writing_to_a_partition_adds_it(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ async def test_a_batch_that_is_sent_again_is_a_duplicate_while_its_transaction_i
         for sequence in range(3):
             await one.produce(who, sequence)
         again = [asyncio.create_task(one.produce(who, sequence)) for sequence in (1, 2, 3)]
-        assert await asyncio.gather(*again) == [1, 2, 3], "and what comes behind it is appended behind it"
+        assert await asyncio.gather(*again) == [1, 2, 3], "and the next batch is appended after it"
         assert one.partition().log.log_end_offset == 4
 
 
@@ -245,7 +245,7 @@ async def test_a_leader_that_is_behind_acknowledges_no_batch_of_an_ended_transac
         one.catch_up()
         await one.produce(who, 0)
         one.quorum.end(who, commits=False, bumps=False)
-        assert one.partition().log.log_end_offset == 1, "nobody has told it"
+        assert one.partition().log.log_end_offset == 1, "it does not know yet"
         with pytest.raises(KafkaError) as refused:
             await one.produce(who, 0)
         assert refused.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
@@ -297,4 +297,4 @@ async def test_without_a_quorum_a_duplicate_is_not_said_to_be_missing(
         assert outcomes[0].code is ErrorCode.REQUEST_TIMED_OUT, (
             "NOT_ENOUGH_REPLICAS would mean that it is not there"
         )
-        assert outcomes[1] == 1, "what is behind it is judged by itself"
+        assert outcomes[1] == 1, "the next write is judged on its own"

@@ -89,7 +89,9 @@ async def test_what_chosen_writers_wrote_counts_and_nothing_else(tmp_path: Path)
         for index, end in ((0, 6), (1, 4)):
             partition = one.partition(index=index)
             log, watermark = partition.log, partition.high_watermark
-            assert log.transactions.last_stable_offset(watermark) == end, "whoever reads now sees the end"
+            assert log.transactions.last_stable_offset(watermark) == end, (
+                "a reader that starts now sees the end"
+            )
             assert [aborted.producer_id for aborted in log.transactions.aborted(0, end)] == [writers[1][0]]
         client.close()
         elsewhere.close()

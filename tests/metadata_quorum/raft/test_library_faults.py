@@ -167,7 +167,7 @@ def test_hole_12_ours_steps_down_and_a_lonely_node_keeps_its_term() -> None:
         term = new.running.consensus.term
         world.network.heal_all()
         world.run(world.now() + 3)
-        assert new.running.consensus.active, "the returning node deposes nobody"
+        assert new.running.consensus.active, "the returning node deposes no leader"
         assert {node.running.consensus.term for node in world.nodes.values()} == {term}
 
 
@@ -321,7 +321,7 @@ def test_hole_18_library_takes_its_members_from_a_dump(tmp_path: Path) -> None:
         again = started("B", "C")
         assert again.otherNodes == {Node("B"), Node("C")}
         again.doTick(0)
-        assert again.otherNodes == set(), "what is configured is forgotten: it leads alone"
+        assert again.otherNodes == set(), "the configuration is forgotten: it leads alone"
 
 
 def test_hole_18_ours_takes_its_members_from_its_configuration_alone() -> None:

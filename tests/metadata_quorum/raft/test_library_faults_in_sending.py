@@ -47,7 +47,7 @@ def test_hole_r2_library_commits_an_uncommitted_tail_on_a_snapshot_piece() -> No
             world.nodes[old].doTick(0)
             if 0 in told:
                 break
-        assert 0 in told, "a caller is told that an uncommitted command succeeded"
+        assert 0 in told, "a caller gets success for an uncommitted command"
 
 
 def test_hole_r2_ours_does_not_move_the_commit_index_on_a_piece() -> None:

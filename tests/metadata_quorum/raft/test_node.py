@@ -263,7 +263,7 @@ async def test_a_node_that_is_not_configured_is_not_heard(tmp_path: Path) -> Non
 
         class Watching:
             def payload_received(self, link: object, payload: bytes) -> None:
-                raise AssertionError("it is told nothing")
+                raise AssertionError("it gets no answer")
 
             def link_writable(self, link: object) -> None: ...
 
@@ -305,7 +305,7 @@ async def test_fifty_megabytes_reach_a_lagging_node_without_holding_anyone_up(
         await nodes.start(lagging)
         await until(lambda: len(nodes.machines[lagging].commands) == count, 60)
         await until(lambda: same_everywhere(nodes))  # the third may be a moment behind
-        assert nodes.nodes[leader_id].term == term, "nobody lost patience with the leader"
+        assert nodes.nodes[leader_id].term == term, "no node lost patience with the leader"
         per_peer = max(
             settings.window_bytes + settings.message_bytes, settings.chunks_per_turn * settings.chunk_bytes
         )

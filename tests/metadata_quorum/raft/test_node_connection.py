@@ -198,7 +198,7 @@ async def test_a_node_that_is_not_expected_is_closed() -> None:
     ids=["pickle", "huge length", "http"],
 )
 async def test_a_stranger_is_cut_off(noise: bytes) -> None:
-    async with serving(lambda link: pytest.fail("a stranger got in")) as port:
+    async with serving(lambda link: pytest.fail("an unauthenticated peer got in")) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(noise)
         await asyncio.wait_for(reader.read(), 60)

@@ -96,7 +96,7 @@ def test_what_held_at_a_cut_is_told_or_it_is_said_that_it_is_not_known(
         cut = data.draw(st.integers(min(told_cut, every.next_index - 1), every.next_index - 1))
         found = history.at_cut(cut, told_offset, every.offset)
         if found is None:
-            assert cut < every.next_index - 1, "what holds now is known"
+            assert cut < every.next_index - 1, "the current versions are known"
             continue
         told = {} if found.is_whole else told
         told.update(found.versions)
@@ -121,7 +121,7 @@ def test_the_oldest_changes_are_forgotten() -> None:
             TransactionRecord(transactional_id="x", app_version=index, commit_index=index), index + 1
         )
     assert [history.at_cut(cut, -1, 4) is None for cut in range(-1, 4)] == [True, True, False, False, False]
-    assert history.at_cut(2, 1, 4) == VersionsAtCut({"x": 2}, True, 3), "the change behind 1 is forgotten"
+    assert history.at_cut(2, 1, 4) == VersionsAtCut({"x": 2}, True, 3), "the change after 1 is forgotten"
     assert history.at_cut(2, 2, 4) == VersionsAtCut({"x": 2}, False, 3)
 
 

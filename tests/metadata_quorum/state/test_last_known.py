@@ -130,7 +130,7 @@ def test_a_member_that_was_only_killed_is_not_cut_off_by_one_that_lost_power() -
     made.start(3)
     assert groups(made) == (set(), set(), {1, 3}, -1)
     made.unfence(3)
-    assert state(made).leader == -1, "nobody knows yet who lost what"
+    assert state(made).leader == -1, "the losses are not known yet"
     assert elect_last_known(made, told(made, b1=COMPLETE)) == -1
     assert elect_last_known(made, told(made, b1=COMPLETE, b3=SHORT)) == 1
     assert state(made).unclean
@@ -174,7 +174,7 @@ def test_while_one_of_them_is_missing_only_an_operator_elects() -> None:
     assert groups(made) == ({3}, set(), set(), 3)
     assert state(made).unclean
     made.unfence(1)
-    assert groups(made) == ({3}, set(), set(), 3), "what it has is given up"
+    assert groups(made) == ({3}, set(), set(), 3), "its records are given up"
 
 
 def test_a_topic_that_allows_unclean_elections_does_not_wait() -> None:

@@ -186,7 +186,7 @@ def test_a_copy_begins_where_its_source_does_once(cluster: Mirrors) -> None:
     assert cluster.copy().resumption == Resumption(epoch + 1, 1000)
     assert cluster.partition().leader_epoch == epoch + 1
     cluster.report(leader_epoch=epoch, begins_at=2000)
-    assert cluster.copy().resumption == Resumption(epoch + 1, 1000), "it was told in an epoch that is over"
+    assert cluster.copy().resumption == Resumption(epoch + 1, 1000), "it was reported in a former epoch"
     cluster.report(epochs=epochs((3, 1000)))
     cluster.report(begins_at=3000)
     assert cluster.copy().resumption == Resumption(epoch + 1, 1000), "it is not empty any more"
@@ -199,7 +199,7 @@ def test_the_first_fault_stays(cluster: Mirrors) -> None:
     fault = cluster.copy().fault
     assert fault is not None
     assert (fault.kind, fault.first, fault.end, fault.reason) == (GAP, 10, 20, "retention")
-    assert cluster.copy().lineage == (), "what comes with a fault is not copied"
+    assert cluster.copy().lineage == (), "records with a fault are not copied"
 
 
 @pytest.mark.parametrize("told", [(77, 1, 2), (-1, 1, 2), (GAP, -1, 2), (GAP, 3, 2), (GAP, -1, -1)])
@@ -295,7 +295,7 @@ def test_who_accepts_a_topic_made_anew_accepts_it_for_partitions_that_had_stoppe
         assert cluster.copy(index=index).lineage == ()
         expected = Resumption(cluster.partition(index=index).leader_epoch, 0)
         assert cluster.copy(index=index).resumption == expected, (
-            "nothing of it is behind a gap of the one before"
+            "it has no record after the previous one's gap"
         )
 
 

@@ -259,7 +259,7 @@ def test_a_leader_that_may_lack_records_has_reached_nothing(cluster: Mirrors) ->
         cluster.reach(0, 10, index=index)
     for broker in (1, 2, 3):
         cluster.fence(broker)
-    assert cluster.whole() == 0, "nobody leads, and nothing is lost yet"
+    assert cluster.whole() == 0, "there is no leader, and nothing is lost yet"
     cluster.machine.image.check()
     last = {index: cluster.partition(index=index).isr for index in (0, 1)}
     other = next(one for one in (1, 2, 3) if all(one not in isr for isr in last.values()))

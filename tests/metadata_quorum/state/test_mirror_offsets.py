@@ -183,9 +183,9 @@ def test_nothing_is_given_up_that_somebody_can_tell(cluster: Mirrors) -> None:
     lose(cluster, 1)
     cluster.unfence(cluster.partition(COPY, 0).replicas[0])
     assert cluster.partition(COPY, 0).leader >= 0
-    assert cluster.accept().error_code == ErrorCode.INVALID_REQUEST, "that one has told all"
+    assert cluster.accept().error_code == ErrorCode.INVALID_REQUEST, "that partition has reported everything"
     lose(cluster, 0)
-    assert cluster.accept("t").error_code == ErrorCode.INVALID_REQUEST, "nobody has asked for that"
+    assert cluster.accept("t").error_code == ErrorCode.INVALID_REQUEST, "that was not requested"
     found = due(cluster)
     assert found is not None
     assert not found.given_up

@@ -121,7 +121,7 @@ def test_no_way_leads_back_from_a_promotion(
     applied = cluster.apply(AlterMirror(name="m", phase=after))
     expected = before if code else after
     assert cluster.machine.image.mirrors.by_name["m"].phase == expected
-    assert bool(applied.records) == (expected != before), "what is so already changes nothing"
+    assert bool(applied.records) == (expected != before), "an unchanged setting has no effect"
     assert cluster.alter(after).error_code == code
 
 
@@ -139,7 +139,7 @@ def test_a_source_is_reached_elsewhere_and_otherwise(cluster: Mirrors) -> None:
     assert not cluster.reconnect(bootstrap_servers="elsewhere:9092", options=options("b")).error_code
     assert known() == ("elsewhere:9092", (("sasl_plain_password", "b"),))
     assert not cluster.reconnect(options=options("c"), replaces=options("a")).error_code
-    assert known()[1] == (("sasl_plain_password", "b"),), "somebody has changed it meanwhile"
+    assert known()[1] == (("sasl_plain_password", "b"),), "it was changed meanwhile"
     assert not cluster.reconnect(options=options("c"), replaces=options("b")).error_code
     assert known() == ("elsewhere:9092", (("sasl_plain_password", "c"),))
     many = [MirrorOption(name=str(one)) for one in range(OPTIONS_MAX + 1)]
@@ -302,7 +302,9 @@ def test_a_promotion_begins_one_leader_epoch_in_every_partition_of_the_mirror(cl
         assert new.leader_epoch == old.leader_epoch + rises
         assert new.partition_epoch == old.partition_epoch + rises
         assert cluster.copy(name, index).promoted_epoch == (new.leader_epoch if rises else NO_EPOCH)
-    assert any(state.leader == -1 for (name, _), state in before.items() if name == "b"), "a case of its own"
+    assert any(state.leader == -1 for (name, _), state in before.items() if name == "b"), (
+        "the leaderless partition is a separate case"
+    )
     assert cluster.copy("a", 1).lineage == ((4, 0),)
     kinds = [type(record) for _, record in applied.records]
     assert kinds == [MirrorPartitionRecord, PartitionRecord] * 5 + [MirrorRecord]

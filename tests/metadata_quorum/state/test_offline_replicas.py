@@ -236,7 +236,7 @@ def test_only_a_replica_that_is_offline_while_another_leads_is_renewed() -> None
     assert renew(made, 1, 0, 1, 7) == [], "they are not offline"
     report(made, 1, 0, 1)
     made.fence(2)
-    assert renew(made, 1, 0, 1) == [], "nobody leads them"
+    assert renew(made, 1, 0, 1) == [], "they have no leader"
     made.unfence(2)
     assert renew(made, 1, 0, 1) == [0, 1]
     assert renew(made, 1, 0) == []
@@ -244,7 +244,7 @@ def test_only_a_replica_that_is_offline_while_another_leads_is_renewed() -> None
     report(made, 2, 0)
     assert (state(made).isr, state(made).leader) == ((2,), -1)
     made.unfence(1)
-    assert renew(made, 2, 0) == [], "what it has may be all there is"
+    assert renew(made, 2, 0) == [], "it may have the only copy"
 
 
 def report_writability(of: ControllerWithBrokers, broker_id: int, *indexes: int, writable: bool) -> int:

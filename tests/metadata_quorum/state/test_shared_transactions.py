@@ -77,7 +77,7 @@ def test_an_application_version_is_committed_once() -> None:
     cluster.add(owner, cluster.places(0))
     again = cluster.end(owner, version=5)
     assert again.was_committed
-    assert cluster.state().phase is Phase.PREPARE_ABORT, "what it wrote this time does not count"
+    assert cluster.state().phase is Phase.PREPARE_ABORT, "its current writes do not count"
     cluster.write_markers()
     assert cluster.init().app_version == 5
 
@@ -120,7 +120,7 @@ def test_a_commit_that_names_a_transaction_ends_no_other() -> None:
         late = cluster.end(owner, number=number, version=2)
         assert late.error_code == ErrorCode.INVALID_TXN_STATE
     assert (cluster.state().number, cluster.state().app_version) == (1, 1)
-    assert cluster.end(owner, version=2).number == 2, "an empty one, which nobody had to begin"
+    assert cluster.end(owner, version=2).number == 2, "an empty transaction that needed no beginning"
 
 
 def test_a_writer_that_wrote_nothing_may_be_chosen_or_not() -> None:

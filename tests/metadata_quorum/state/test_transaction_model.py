@@ -266,7 +266,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             )
             if state.commit_index >= 0:
                 decided = self.decided.setdefault(state.commit_index, (name, model.outcome))
-                assert decided == (name, model.outcome), "what was decided changes, or an index is used twice"
+                assert decided == (name, model.outcome), "a decision changes, or an index is used twice"
 
     def _some(self, data: st.DataObject) -> tuple[str, Model]:
         name = data.draw(st.sampled_from(sorted(self.models)))

@@ -220,7 +220,7 @@ def test_a_commit_is_answered_again_for_who_takes_up_no_epochs_any_more(epoch: i
     assert cluster.machine.image.offset == before
     cluster.add(new, cluster.places(0))
     assert cluster.end(restored, bumps=False).error_code != ErrorCode.NONE
-    assert cluster.state().phase is Phase.ONGOING, "what follows is not committed with it"
+    assert cluster.state().phase is Phase.ONGOING, "later writes are not committed with it"
     cluster.check()
 
 
@@ -480,7 +480,7 @@ def test_the_rest_of_a_deleted_id_meets_the_next_of_its_name() -> None:
     assert deleted(cluster) == ErrorCode.NONE
     next_owner = cluster.begin()
     cluster.add(next_owner, cluster.places(0))
-    assert cluster.end(next_owner, bumps=False).number == 1, "its transactions are counted anew"
+    assert cluster.end(next_owner, bumps=False).number == 1, "its transactions are counted from zero"
     cluster.do(report, PlainResult)
     assert cluster.state().phase is Phase.PREPARE_COMMIT
     cluster.check()

@@ -247,7 +247,7 @@ def test_what_the_socket_does_not_take_comes_again_and_goes_once(ends: Ends) -> 
         try:
             at += ends.stream.send(memoryview(data)[at:])
         except BlockingIOError:
-            assert not ends.stream.owes, "who sends knows by itself that it waits"
+            assert not ends.stream.owes, "a sender knows itself that it waits"
         found += ends.peer.read()
     assert found == data
 

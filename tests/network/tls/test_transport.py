@@ -102,7 +102,7 @@ def test_what_the_stream_owes_is_sent_before_more_is_read() -> None:
     assert (loop.reader, loop.writer is None) == (None, False), "the socket took nothing"
     waiting.stream.is_full = False
     loop.writer()
-    assert loop.writer is None, "nobody wants to write any more"
+    assert loop.writer is None, "no writer is left"
     assert loop.reader is not None
     loop.reader()
     assert waiting.turns == ["read"]
@@ -143,7 +143,7 @@ def test_what_is_held_is_offered_once_in_each_turn_of_the_loop() -> None:
     assert (len(turns), loop.due) == (3, [])
     transport.add_reader(FD, lambda: turns.append(1))
     loop.turn()
-    assert len(turns) == 4, "who comes later is told, too"
+    assert len(turns) == 4, "a later callback is called, too"
 
 
 def test_the_end_is_said_and_nothing_is_waited_for() -> None:

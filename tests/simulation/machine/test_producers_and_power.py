@@ -111,7 +111,7 @@ def test_segments_go_once_what_they_tell_of_producers_is_flushed(room: Room) -> 
             for producer_id in 7, 8:
                 _append(log, producer_id, sequence)
         _delete_records(log, 2)
-        assert bases(log) == [2], "what is left tells all that the log knows"
+        assert bases(log) == [2], "the remaining files contain all of the log's state"
 
     room.do(work)
 

@@ -104,7 +104,7 @@ class SameHistoryEverywhere(Invariant):
             raise self.broken(f"node {node.node_id} forgot {seen - len(history)} applied commands")
         common = min(len(history), len(self.history))
         if history[seen:common] != self.history[seen:common]:
-            raise self.broken(f"node {node.node_id} diverges behind command {seen}")
+            raise self.broken(f"node {node.node_id} diverges after command {seen}")
         self.history.extend(history[len(self.history) :])
         self._seen[node.node_id] = len(history)
 

@@ -54,7 +54,7 @@ def test_a_follower_that_is_behind_does_not_put_it_off(monkeypatch: pytest.Monke
             most = max(most, _backlog(follower))
         # A message may bring several entries at once.
         assert most <= 2 * BACKLOG_MAX
-        assert max(left) <= 1, "what it applies it applies to the end, but for one entry while it writes"
+        assert max(left) <= 1, "it applies everything, except for one entry while it writes"
 
 
 def test_who_loses_its_leader_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def test_what_was_applied_before_it_was_durable_makes_one(monkeypatch: pytest.Mo
         assert world.run(
             world.now() + 1, lambda: follower.running.consensus.last_applied == applied_meanwhile
         )
-        assert covered(follower) == 0, "its disk is behind"
+        assert covered(follower) == 0, "its disk lags"
         assert world.run(world.now() + 10, lambda: covered(follower) == last_index)
 
 

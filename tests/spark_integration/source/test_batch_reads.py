@@ -115,8 +115,8 @@ def test_only_what_is_committed_is_read(topics: Topics) -> None:
             for level in ("atomic", "read_committed", "read_uncommitted")
         }
         slow.commit_transaction()
-    assert read["atomic"] == ["fast", "fast", "plain"], "an open transaction holds up nobody"
-    assert read["read_committed"] == ["fast"], "what lies behind it waits"
+    assert read["atomic"] == ["fast", "fast", "plain"], "an open transaction delays no reader"
+    assert read["read_committed"] == ["fast"], "later records wait"
     assert read["read_uncommitted"] == ["aborted", "fast", "fast", "open", "plain"]
     assert values(topics.batch(subscribe=topic)) == ["fast", "fast", "open", "plain"]
 

@@ -147,7 +147,7 @@ async def test_the_dirtiest_log_first_and_each_once(bench: Bench) -> None:
     bases = {replica.topic: replica.log.segments[-1].base_offset for replica in bench.replicas}
     assert rows[2:] == [f"a 0 {bases['a']}", f"b 0 {bases['b']}"]
     fresh = bench.make_cleaner(Limits())
-    assert not await fresh.clean_filthiest(), "a broker that starts anew knows what is clean"
+    assert not await fresh.clean_filthiest(), "a restarted broker knows the clean part"
     await fresh.close()
 
 
@@ -271,7 +271,7 @@ async def test_what_is_held_stays_and_replaces_nothing_before_it(bench: Bench) -
     bench.held["t", 0] = cut
     await clean_all(bench)
     assert state_at_the_cut() == before
-    assert history.log.size < size, "what lies before the cut is compacted"
+    assert history.log.size < size, "records before the cut are compacted"
     held_size = history.log.size
     del bench.held["t", 0]
     assert await bench.cleaner.clean_filthiest()
@@ -327,7 +327,7 @@ async def test_a_child_that_dies_is_replaced_and_a_log_that_kills_it_is_given_up
     assert not await cleaner.clean_filthiest()
     await cleaner.close()
     cleaner = bench.make_cleaner(Limits())
-    assert await cleaner.clean_filthiest(), "leftovers are in nobody's way"
+    assert await cleaner.clean_filthiest(), "leftovers disturb nothing"
     assert look(history.log).state == before.state
     assert not bench.cleaned_files()
 

@@ -64,7 +64,7 @@ async def test_a_token_signed_by_a_key_of_the_provider_is_good() -> None:
     for algorithm in ("none", "HS256", "RS1"):
         with pytest.raises(TokenRefused, match=f"its algorithm is '{algorithm}'"):
             await provider.keys.check(read_token(unsigned(claims_of(), alg=algorithm, kid="unknown")))
-    assert provider.asked == 1, "an algorithm that is not taken makes nobody ask"
+    assert provider.asked == 1, "an unsupported algorithm causes no request"
     await provider.keys.close()
 
 
