@@ -12,7 +12,7 @@ from ottla import ConsumerRecord, ExactlyOnce, NewRecord
 
 
 async def main(bootstrap: str, source: str, target: str) -> None:
-    """Never returns."""
+    """Copy for ever; never returns."""
 
     async def slow(record: ConsumerRecord) -> NewRecord:
         await asyncio.sleep(0.001)

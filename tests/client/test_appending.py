@@ -39,7 +39,7 @@ def appender_of(kind: Any, *, hashes_keys: bool = True, clock: Callable[[], floa
 
 
 def opened(kind: Any, appender: Any, *, partitions: int = 3) -> Any:
-    """Topic "t" with an open batch in each partition; partition 1 is for records without key."""
+    """Return topic "t" with an open batch in each partition; partition 1 is for records without key."""
     topic = appender.topic("t", partitions)
     for partition in range(partitions):
         topic.by_partition[partition] = kind.RecordBuffer(f"result of {partition}", BATCH_BYTES)

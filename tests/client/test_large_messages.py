@@ -271,7 +271,7 @@ def test_what_is_larger_than_the_buffer_is_passed_over_and_counted() -> None:
     assert [one.key for one in reader.rest()] == [b"k2"]
     assert (reader.stats.evicted, reader.stats.buffered_bytes) == (1, 0)
     assert "large_message_buffer_bytes" in reader.given_up[0].reason
-    assert reader.committable() == OffsetAndMetadata(301), "the incomplete message holds nothing up"
+    assert reader.committable() == OffsetAndMetadata(301), "the dropped message holds nothing up"
 
 
 def test_an_end_that_never_comes_holds_offsets_up_only_for_so_long() -> None:

@@ -16,7 +16,7 @@ Placement = dict[Key, tuple[int, ...]]
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[Placement, dict[int, str | None], set[int], dict[Key, int]]:
-    """Placements on up to eight brokers with or without racks, of which some leave and some are new."""
+    """Draw placements on up to eight brokers with or without racks, of which some leave and some are new."""
     brokers = draw(st.integers(1, 8))
     rack_names = draw(st.sampled_from([[None], ["a", "b", "c"], ["a", "b"]]))
     racks = {broker: rack_names[broker % len(rack_names)] for broker in range(1, brokers + 1)}

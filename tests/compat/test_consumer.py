@@ -12,7 +12,7 @@ from tests.compat.reading import DEADLINE_S, read_to_the_end
 
 
 async def fill(bootstrap: str, topic: str, count: int, partition: int = 0) -> None:
-    """Values "0", "1", ..., a second of time apart."""
+    """Write the values "0", "1", ..., with timestamps one second apart."""
     async with Producer(bootstrap_servers=bootstrap) as producer:
         for number in range(count):
             await producer.send(

@@ -160,7 +160,9 @@ WELL_KNOWN = ("timestamp", "duration", "field_mask", "struct", "wrappers", "any"
 
 
 def file_of_many_kinds() -> Any:
-    """M has each scalar type as n, repeated as rn, and with presence as on; well-known types; maps, and itself."""
+    """Return a file whose message M has each scalar type as n, repeated as rn, and with presence as on; well-known
+    types; maps, and itself.
+    """
     imports = [f"google/protobuf/{name}.proto" for name in WELL_KNOWN]
     file = descriptors.FileDescriptorProto(package="k", syntax="proto3", dependency=imports)
     file.enum_type.add(name="E").value.add(name="ZERO", number=0)

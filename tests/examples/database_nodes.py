@@ -17,7 +17,7 @@ from tests.cluster import Node
 ROOT = Path(__file__).resolve().parents[2]
 Rows = list[tuple[object, ...]]
 _reserved: list[socket.socket] = []
-"""Sockets that keep the ports of absent nodes free."""
+"""Sockets that reserve the ports of absent nodes."""
 
 
 class DatabaseNode(Node):

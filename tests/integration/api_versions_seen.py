@@ -145,7 +145,7 @@ def _names() -> dict[int, str]:
 
 
 def api_name(key: int) -> str:
-    """Kafka's name of an API, or its number."""
+    """Return Kafka's name of an API, or its number."""
     return _names().get(key, str(key))
 
 

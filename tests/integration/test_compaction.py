@@ -38,7 +38,7 @@ def _log_bytes(folder: Path) -> int:
 
 
 def _produce(bootstrap: str, topic: str, seed: int) -> dict[bytes, bytes]:
-    """Many updates of few keys, the last of some of them a tombstone; the state they leave."""
+    """Write many updates of few keys, the last of some of them a tombstone; return the resulting state."""
     chance = random.Random(seed)
     producer = Producer(
         {

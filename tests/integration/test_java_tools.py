@@ -52,7 +52,7 @@ def shell(tools: java.Tools, bootstrap: str) -> Iterator[Shell]:
 
 
 def table(text: str) -> list[list[str]]:
-    """Rows that tools print in columns, with their heads."""
+    """Return the rows of a tool's table, including its header."""
     return [line.split() for line in text.splitlines() if line.strip()]
 
 

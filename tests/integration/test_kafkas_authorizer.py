@@ -41,7 +41,7 @@ def random_acl(chance: random.Random) -> Acl:
 
 
 def case(chance: random.Random) -> Iterator[tuple[str, bool | None]]:
-    """Lines for Kafka's authorizer, and for questions what ours says."""
+    """Yield lines for Kafka's authorizer, each question with Ottla's answer."""
     is_open = chance.random() < 0.3
     ours = Authorizer(frozenset({"User:root"}), open_without_acls=is_open)
     yield f"new\tUser:root\t{str(is_open).lower()}", None

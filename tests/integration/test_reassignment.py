@@ -160,7 +160,7 @@ def check_kills(cluster: RunningCluster, load: Load) -> None:
 
 
 def check_elections(cluster: RunningCluster) -> None:
-    """ElectLeaders gives Kafka's answers."""
+    """Check that ElectLeaders gives Kafka's answers."""
     move(cluster, [3, 1, 2])
     wait_moved(cluster, [3, 1, 2])
     every = [(TOPIC, index) for index in range(PARTITIONS)]

@@ -37,7 +37,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
-    """CLIENTS has TLS, and PLAIN, despite its name, TLS and logins."""
+    """Run a cluster whose listener CLIENTS has TLS, and PLAIN, despite its name, TLS and logins."""
     with tls_cluster(
         tmp_path_factory.mktemp("secured"),
         listener_security_protocol_map="PLAIN:SASL_SSL,LOGINS:SASL_SSL,CLIENTS:SSL,BROKERS:SSL",

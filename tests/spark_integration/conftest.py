@@ -20,7 +20,7 @@ STARTS_S = 300
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`make faults` runs the tests that take too long for `make test`."""
+    """Group tests with Spark, and skip tests that take too long for `make test`; `make faults` runs them."""
     here, everything = Path(__file__).parent, config.getoption("--all-faults", default=False)
     for item in items:
         if is_below(here, item):

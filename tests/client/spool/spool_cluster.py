@@ -69,7 +69,7 @@ async def spool_cluster(
     partitions: int = 1,
     fault: Callable[[], Fault] = lambda: Fault.NONE,
 ) -> AsyncIterator[SpoolCluster]:
-    """Brokers that serve topic `t` until the block ends."""
+    """Run brokers that serve topic `t` until the block ends."""
     cluster = SpoolCluster(partitions, version, fault)
     await cluster.start(brokers)
     try:

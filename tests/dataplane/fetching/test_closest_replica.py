@@ -69,7 +69,7 @@ def run(test: Callable[[Shelf], Coroutine[Any, Any, None]]) -> None:
 
 
 def lead_with_follower(shelf: Shelf, records: int) -> None:
-    """Records that the other broker, in the ISR, has too."""
+    """Append records that the other broker, in the ISR, has too."""
     shelf.tell(shelf.state(ID, 0, epoch=1, isr=[OWN_ID, OTHER_ID]))
     for _ in range(records):
         shelf.append("t")

@@ -21,7 +21,7 @@ EVERYTHING = [(index, 0) for index in range(PARTITIONS)]
 
 @pytest.fixture
 async def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shelf]:
-    """Five partitions are many here."""
+    """Run a broker for which five partitions count as many."""
     for module in (reading, long_fetches):
         monkeypatch.setattr(module, "PARTITIONS_PER_TURN", 5)
     shelf = Shelf(tmp_path)
@@ -31,7 +31,7 @@ async def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def settle() -> None:
-    """Longer than one pass over all partitions takes."""
+    """Wait for longer than one pass over all partitions takes."""
     for _ in range(50):
         await asyncio.sleep(0)
 

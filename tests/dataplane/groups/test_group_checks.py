@@ -22,7 +22,7 @@ from .test_shard import Clock, MemoryLog
 
 
 def classic() -> ClassicGroup:
-    """Stable, of a static member that leads and has synced."""
+    """Return a stable group of a static member that leads and has synced."""
     group = new_group()
     leader = joins(group.join(join_request(instance_id="i"), "j", 0))["j"].member_id
     group.sync(leader, "i", 1, {leader: b"all"}, "s", 0)

@@ -61,7 +61,7 @@ async def test_what_is_owed_does_not_undo_what_comes_after_it() -> None:
 
 
 async def test_what_is_owed_takes_along_what_was_on_its_way_when_it_was_refused() -> None:
-    """The commit lies before the tombstone in the log: whoever reads that does not find it."""
+    """The commit lies before the tombstone in the log: a reader of the log does not find it."""
     shard, log = await new_shard()
     commit(shard, 5)
     log.automatic = False

@@ -11,7 +11,7 @@ _growth = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=12)
 
 
 def _grow(growth: list[tuple[int, int]]) -> tuple[LeaderEpochs, list[int]]:
-    """Epochs, and the epoch of each offset; a step is (rise of the epoch, records that follow)."""
+    """Return epochs, and the epoch of each offset; a step is (rise of the epoch, number of records)."""
     epochs, epoch = LeaderEpochs(), 0
     owners: list[int] = []
     for rise, records in growth:

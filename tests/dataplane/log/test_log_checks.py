@@ -14,7 +14,7 @@ from tests.dataplane.log.batches import make_batch
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """Six batches of two in three segments and two epochs, of one producer."""
+    """Return a log of six batches of two in three segments and two epochs, of one producer."""
     log = PartitionLog.open(
         tmp_path / "t-0",
         LogConfig(message_timestamp_after_max_ms=2**60),

@@ -41,7 +41,7 @@ def _end(log: PartitionLog, producer_id: int, number: int, *, commit: bool) -> N
 
 
 def _two_overlapping(log: PartitionLog) -> None:
-    """7 writes 0-1 and 3 and is aborted at 4; 8 writes 2 and is aborted at 5."""
+    """Append two overlapping transactions: 7 writes 0-1 and 3 and is aborted at 4; 8 writes 2 and is aborted at 5."""
     _write(log, 7, 0, 2)
     _write(log, 8, 0)
     _write(log, 7, 2)

@@ -289,7 +289,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         older=st.floats(0, 1),
     )
     def crash(self, seed: int, lose: bool, damage: bytes | None, older: float) -> None:
-        """Crash: the active segment may lose unflushed data; the high watermark is an older one."""
+        """Crash the log: its active segment may lose unflushed data; the high watermark is an older one."""
         active = self.log.segments[-1]
         self.log.close(clean=False)
         if lose:

@@ -121,7 +121,7 @@ def echo(request: ClientRequest, body: memoryview) -> None:
 
 @pytest.fixture
 async def cleanup() -> AsyncIterator[ExitStack]:
-    """Runs what tests register before their event loop is closed."""
+    """Run the callbacks that tests register, before their event loop is closed."""
     with ExitStack() as stack:
         yield stack
 

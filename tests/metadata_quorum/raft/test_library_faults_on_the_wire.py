@@ -108,7 +108,9 @@ class _Counted(bytes):
 
 
 def _library_copies(pieces: int) -> int:
-    """Bytes the library copies to send that many pieces at once, as it sends a snapshot, and to take them in."""
+    """Return the bytes that the library copies to send and to receive this number of pieces at
+    once, as in a snapshot.
+    """
     poller = createPoller("auto")
     here, there = socket.socketpair()
     received: list[bytes] = []
@@ -157,7 +159,7 @@ def test_hole_r4_ours_moves_a_snapshot_once_and_little_of_it_at_a_time(entries: 
 
 
 def _snapshot_pieces(world: World, leader: Any, lagging: Any) -> tuple[list[int], list[int]]:
-    """Sizes of the pieces of snapshots sent from now on; bytes on their way after each."""
+    """Return the sizes of snapshot pieces sent from now on, and the bytes in flight after each."""
     pieces: list[int] = []
     waiting: list[int] = []
     send, confirmed = world.network.send, 0

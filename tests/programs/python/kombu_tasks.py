@@ -39,7 +39,7 @@ def send(first: int, last: int) -> None:
 
 
 def note_slowly(body: int, message: Message) -> None:
-    """Whatever librdkafka's own thread has to do is done meanwhile, and not between two messages."""
+    """Note the task slowly, so that librdkafka's thread finishes its work meanwhile, and not between two messages."""
     for thread in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{thread}/comm") as name:
             if name.read().startswith("rdk:main"):

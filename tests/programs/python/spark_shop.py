@@ -30,7 +30,7 @@ sink = {"kafka.bootstrap.servers": bootstrap}
 
 
 def stream(topic: str) -> DataFrame:
-    """Key, value and time of a topic's records."""
+    """Return key, value and time of a topic's records."""
     source = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
     return (
         session.readStream.format("kafka")

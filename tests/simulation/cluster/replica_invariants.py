@@ -20,7 +20,7 @@ class InSyncHaveWhatIsCommitted:
     """
 
     def __init__(self, cluster: SimulatedCluster, lossy: Collection[str]) -> None:
-        """A replica with fewer records may be elected in `lossy` topics."""
+        """Set the `lossy` topics, in which a replica with fewer records may be elected."""
         self._cluster = cluster
         self._lossy = lossy
         self._committed: dict[Place, int] = {}

@@ -43,7 +43,7 @@ SIMULATION = Simulation(
 
 
 def main() -> int:
-    """See the module's documentation."""
+    """Run the command that the module's docstring describes."""
     fix_order_of_sets(SIMULATION.module)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

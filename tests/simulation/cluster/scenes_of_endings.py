@@ -32,7 +32,7 @@ def it_is_settled_with_the_first_report(_folder: Path) -> bool:
 
 @shows("cut-of-an-old-image")
 def who_leads_no_more_says_where_to_cut(folder: Path) -> bool:
-    """Below what the next leader has written, which counts for the cut."""
+    """Return whether a deposed leader names a cut below the next leader's records, which count for the cut."""
 
     async def play() -> bool:
         async with cutting(folder) as here:

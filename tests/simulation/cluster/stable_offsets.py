@@ -39,7 +39,7 @@ class StableOffsetHolds:
     """
 
     def __init__(self, lossy: Collection[str]) -> None:
-        """An unclean election in one of the `lossy` topics may take the offset back."""
+        """Set the `lossy` topics, in which an unclean election may take the offset back."""
         self._lossy = lossy
         # : highest reported offset of each partition, and the lowest high watermark with that report
         self._highest: dict[Place, tuple[int, int]] = {}

@@ -207,7 +207,7 @@ class VirtualQueue:
 
 
 class VirtualPool(Executor):
-    """`concurrent.futures.ThreadPoolExecutor`: threads are made when there is work."""
+    """The replacement of `concurrent.futures.ThreadPoolExecutor`; threads are made on demand."""
 
     def __init__(
         self,
@@ -288,14 +288,14 @@ class VirtualPool(Executor):
 
 
 def start_thread(machine: Machine, thread: threading.Thread) -> None:
-    """`Thread.start`."""
+    """Replace `Thread.start`."""
     running = machine.running
     assert running is not None
     thread._virtual = running.process.spawn_thread(thread.run, thread.name)  # type: ignore[attr-defined]
 
 
 def join_thread(machine: Machine, thread: threading.Thread, timeout: float | None = None) -> None:
-    """`Thread.join`."""
+    """Replace `Thread.join`."""
     running = machine.running
     virtual: Thread | None = getattr(thread, "_virtual", None)
     if virtual is None or running is None:
@@ -304,6 +304,6 @@ def join_thread(machine: Machine, thread: threading.Thread, timeout: float | Non
 
 
 def is_thread_alive(thread: threading.Thread) -> bool:
-    """`Thread.is_alive`."""
+    """Replace `Thread.is_alive`."""
     virtual: Thread | None = getattr(thread, "_virtual", None)
     return virtual is not None and not virtual.ended

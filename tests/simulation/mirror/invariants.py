@@ -48,7 +48,7 @@ class FaultsHaveCauses:
     def __init__(
         self, ledger: SourceLedger, target: NewestImage, source: NewestImage, lossy: Collection[str]
     ) -> None:
-        """Only `lossy` topics of the source may lose records."""
+        """Set the `lossy` topics, the only ones in which the source may lose records."""
         self._ledger = ledger
         self._lossy = lossy
         self._known: dict[Place, MirrorFault | None] = {}

@@ -33,7 +33,7 @@ SIMULATION = Simulation("tests.simulation.mirror.run", play, MUTANTS)
 
 
 def main() -> int:
-    """See the module's documentation."""
+    """Run the command that the module's docstring describes."""
     fix_order_of_sets(SIMULATION.module)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -38,7 +38,7 @@ def rows_in(database: Path, table: str = "orders") -> list[tuple[Any, ...]]:
 
 
 def as_kept(rows: list[Order]) -> list[tuple[Any, ...]]:
-    """SQLite has no decimals, no booleans and no dates."""
+    """Return the rows as SQLite stores them, without decimals, booleans and dates."""
     return [
         (
             row.id,
