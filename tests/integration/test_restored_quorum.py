@@ -24,7 +24,7 @@ SETTINGS = {"broker.session.timeout.ms": "2000", "offsets.topic.num.partitions":
 ENTRIES_MAX = 6
 """Largest permitted number of new journal entries; endlessly repeated commands would add 45 a second."""
 PROMPT_S = 20.0
-"""Seconds in which a refusal comes, well before the command timeout of 15 s."""
+"""Longest permitted time until a refusal, in seconds; a broker's command timeout is 15 s, the client's timeout 30 s."""
 
 
 @pytest.fixture
