@@ -9,7 +9,7 @@ import os
 import random
 import ssl
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
 from ...network.dialing import connected_socket
 from ...network.tcp_timeout import UNACKNOWLEDGED_MS_LEAST, set_tcp_timeout
@@ -25,26 +25,28 @@ _NO_ANSWER = "no answer: is its machine gone, or does it expect TLS?"
 _SEND_BUFFER_BYTES_MAX = 64 << 20
 
 
-class QuorumConnectionUser(Protocol):
-    """The receiver of a connection's events, on the event loop."""
-
-    def link_opened(self, link: "QuorumConnection") -> None:
-        """Handle a new link; both ends have authenticated each other."""
-
-    def payload_received(self, link: "QuorumConnection", payload: bytes) -> None:
-        """Handle the payload of a frame. An exception cuts the link."""
-
-    def link_lost(self, link: "QuorumConnection") -> None:
-        """Handle the loss of an open link. The connection dials again by itself."""
-
-
 class QuorumConnection:
-    """A link to one quorum node: a connection that is dialled again whenever it is lost."""
+    """A link to one quorum node, connected or not.
 
-    def __init__(self, config: QuorumSessionConfig, node_id: int, user: QuorumConnectionUser) -> None:
+    All callbacks run on the event loop. `on_open` is called once both ends of a new link have authenticated each other,
+    `on_payload` with the payload of each frame (an exception cuts the link), and `on_loss` when an open link is lost.
+    The connection dials again by itself.
+    """
+
+    def __init__(
+        self,
+        config: QuorumSessionConfig,
+        node_id: int,
+        *,
+        on_open: "Callable[[QuorumConnection], None]",
+        on_payload: "Callable[[QuorumConnection, bytes], None]",
+        on_loss: "Callable[[QuorumConnection], None]",
+    ) -> None:
         self.node_id = node_id
         self._config = config
-        self._user = user
+        self._on_open = on_open
+        self._on_payload = on_payload
+        self._on_loss = on_loss
         self._connection: _Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_problem = ""
@@ -119,7 +121,7 @@ class QuorumConnection:
                 Role.BROKER,
                 os.urandom(CHANCE_BYTES),
             ),
-            lambda payload: self._user.payload_received(self, payload),
+            lambda payload: self._on_payload(self, payload),
             max(config.session_timeout_ms, UNACKNOWLEDGED_MS_LEAST),
             config.tls,
         )
@@ -146,13 +148,13 @@ class QuorumConnection:
                 )
             self._connection = connection
             self._last_problem = ""
-            connection.deliver_waiting(lambda: self._user.link_opened(self))
+            connection.deliver_waiting(lambda: self._on_open(self))
             await connection.closed.wait()
         finally:
             connection.cut("closing")
             if self._connection is not None:
                 self._connection = None
-                self._user.link_lost(self)
+                self._on_loss(self)
 
     def _note_problem(self, level: int, problem: str) -> None:
         """Log a problem of the connection once, not at every attempt to dial."""

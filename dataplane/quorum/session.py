@@ -104,7 +104,16 @@ class QuorumSession:
         #: questions to the quorum's leader about transactions that are not in this broker's image
         self.transactions = TransactionQuestions(self._ask_about_transactions)
         self.app_versions = AppVersionQuestions(self._ask_about_app_versions)
-        self._links = {node_id: QuorumConnection(config, node_id, self) for node_id in config.voters}
+        self._links = {
+            node_id: QuorumConnection(
+                config,
+                node_id,
+                on_open=self._link_opened,
+                on_payload=self._payload_received,
+                on_loss=self._link_lost,
+            )
+            for node_id in config.voters
+        }
         self._leader: QuorumConnection | None = None
         self._leader_knows_transactions = self._leader_knows_app_versions = False
         self._followed: QuorumConnection | None = None
@@ -250,21 +259,21 @@ class QuorumSession:
 
     # ------------------------------------------------------------ links
 
-    def link_opened(self, link: QuorumConnection) -> None:
+    def _link_opened(self, link: QuorumConnection) -> None:
         """Begin heartbeats to this node. The node announces by itself whether it leads."""
         if link.channel is not None:
             seal = DatagramSeal(link.channel.derive(b"datagrams"), is_broker=True)
             self._heartbeats.link_opened(link.node_id, seal)
         self._heartbeat_to(link)
 
-    def link_lost(self, link: QuorumConnection) -> None:
+    def _link_lost(self, link: QuorumConnection) -> None:
         self._heartbeats.link_lost(link.node_id)
         if link is self._leader:
             self._leader = None
         if link is self._followed:
             self._followed = None
 
-    def payload_received(self, link: QuorumConnection, payload: bytes) -> None:
+    def _payload_received(self, link: QuorumConnection, payload: bytes) -> None:
         message = decode_session_message(payload)
         match message:
             case LeaderChanged():
