@@ -139,7 +139,9 @@ class RaftNode:
                 )
             )
             await self._recovered(partial(restore, parts, self._machine))
-        self._shell = _Shell(self, config, journal_salt(parts.formation), self._links)
+        self._shell = _Shell(
+            config, journal_salt(parts.formation), self._links, self._on_role, self._on_applied
+        )
         self._core = Core(
             config.settings,
             frozenset(config.peers) - {config.node_id},
@@ -295,15 +297,6 @@ class RaftNode:
         if self._shell is not None:
             self._shell.wake()
 
-    def report_role(self, change: RoleChange) -> None:
-        """Report a change of role from the core to the owner."""
-        self._on_role(change)
-
-    def report_applied(self) -> None:
-        """Report a change of the machine from the core to the owner."""
-        if self._on_applied is not None:
-            self._on_applied()
-
 
 class _Guard:
     """A context that exits the process on an exception in the core, whose state can then no longer be trusted."""
@@ -323,8 +316,16 @@ class _Shell:
     """The implementation of `Effects` on an event loop: a thread for syncing in order, a thread for long work, and
     child processes."""
 
-    def __init__(self, node: RaftNode, config: RaftConfig, salt: int, links: PeerLinks) -> None:
-        self._node = node
+    def __init__(
+        self,
+        config: RaftConfig,
+        salt: int,
+        links: PeerLinks,
+        on_role: Callable[[RoleChange], None],
+        on_applied: Callable[[], None] | None,
+    ) -> None:
+        self._on_role = on_role
+        self._on_applied = on_applied
         self._config = config
         self._salt = salt
         self._links = links
@@ -384,11 +385,12 @@ class _Shell:
 
     def role_changed(self, change: RoleChange) -> None:
         """Report a role; see `effects.Effects`."""
-        self._node.report_role(change)
+        self._on_role(change)
 
     def applied(self) -> None:
         """Report a change of the machine; see `effects.Effects`."""
-        self._node.report_applied()
+        if self._on_applied is not None:
+            self._on_applied()
 
     def _pump_now(self) -> None:
         self._pump_is_due = False
