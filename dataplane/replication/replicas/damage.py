@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ....protocol.cluster.cluster_image import NO_LEADER
 from ....protocol.errors import KafkaError
@@ -21,27 +21,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Owner(Protocol):
-    """The owner of this broker's replicas, which can take them offline and create them again."""
-
-    image: ClusterImage
-    offline: OfflineReplicas
-
-    @property
-    def broker_id(self) -> int: ...
-    def holds(self, partition: Partition) -> bool: ...
-    def take_offline(self, keys: Iterable[PartitionKey]) -> None: ...
-    def look_again(self, key: PartitionKey) -> None: ...
-
-
 class Damage:
     """The damaged replicas: they are taken offline, and rebuilt if other brokers have the data."""
 
-    def __init__(self, owner: Owner, logs: ReplicaLogs, renew: Rebuild) -> None:
-        self._owner = owner
+    def __init__(
+        self,
+        broker_id: int,
+        logs: ReplicaLogs,
+        offline: OfflineReplicas,
+        renew: Rebuild,
+        *,
+        image: Callable[[], ClusterImage],
+        is_held: Callable[[Partition], bool],
+        take_offline: Callable[[Iterable[PartitionKey]], None],
+        look_again: Callable[[PartitionKey], None],
+    ) -> None:
+        """`is_held` returns whether an object is still the replica of its partition. `look_again` is called for a
+        replica that can be made now."""
+        self._broker_id = broker_id
         self._logs = logs
-        self.rebuilding = Rebuilding(renew, self._is_renewable, self._begin, owner.look_again)
-        self.rechecks = Rechecks(owner.holds, self.condemn)
+        self._offline = offline
+        self._image = image
+        self._take_offline = take_offline
+        self._look_again = look_again
+        self.rebuilding = Rebuilding(renew, self._is_renewable, self._begin, look_again)
+        self.rechecks = Rechecks(is_held, self.condemn)
         self._made_anew: set[PartitionKey] = set()
 
     def found(self, key: PartitionKey) -> None:
@@ -67,15 +71,15 @@ class Damage:
             return
         logger.error("%r is damaged and goes offline: %s", partition, error.message)
         key = (partition.topic_id, partition.index)
-        self._owner.take_offline([key])
+        self._take_offline([key])
         self._logs.condemn(partition.topic, partition.topic_id, partition.index, error)
         self.found(key)
         self.rebuilding.look()
 
     def _is_renewable(self, key: PartitionKey) -> bool:
-        topic = self._owner.image.topics_by_id.get(key[0])
+        topic = self._image().topics_by_id.get(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
-        own = self._owner.broker_id
+        own = self._broker_id
         return (
             state is not None
             and own in state.offline_replicas
@@ -84,21 +88,19 @@ class Damage:
         )
 
     def _begin(self, key: PartitionKey) -> None:
-        """Set the damaged log aside and create the replica with an empty log. The quorum has agreed to expect no
-        records from this replica.
-        """
-        topic = self._owner.image.topics_by_id.get(key[0])
+        """Begin with an empty log, now that the quorum no longer counts on the damaged one."""
+        topic = self._image().topics_by_id.get(key[0])
         if topic is None:
             return
         try:
             self._logs.set_damaged_aside(topic.name, topic.id, key[1])
         except KafkaError as error:
             logger.error("%s-%d stays offline, its log cannot be set aside: %s", topic.name, key[1], error)
-            self._owner.offline.again(key)
+            self._offline.again(key)
             return
         self._made_anew.add(key)
-        self._owner.offline.discard(key)
-        self._owner.look_again(key)
+        self._offline.discard(key)
+        self._look_again(key)
 
     async def close(self) -> None:
         """Stop all checks of logs for damage. Returns once the disk has answered."""

@@ -7,8 +7,7 @@ checked in each iteration of the event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ...runtime.change_set import ChangesSince
 from ...runtime.steps import SoonCaller, Steps
@@ -19,14 +18,6 @@ from ..replica.partition import Partition
 from ..roles.leader import KnownBroker
 
 logger = logging.getLogger(__name__)
-
-
-class _Host(Protocol):
-    """The broker's monotonic clock, and the brokers that the cluster image knows."""
-
-    @property
-    def brokers(self) -> Mapping[int, KnownBroker]: ...
-    def monotonic_ms(self) -> int: ...
 
 
 class LaggingLeaders:
@@ -70,13 +61,16 @@ class IsrUpkeep:
         self,
         moved: ChangesSince[Partition],
         submit: Submit,
-        host: _Host,
+        brokers: Callable[[], Mapping[int, KnownBroker]],
+        monotonic_ms: Callable[[], int],
         sessions: FollowerSessions,
         loop: SoonCaller,
     ) -> None:
+        """`brokers` returns the cluster's brokers by id."""
         self._lagging = LaggingLeaders(moved)
         self._updates = IsrUpdates(submit, self.look_at)
-        self._host = host
+        self._brokers = brokers
+        self._monotonic_ms = monotonic_ms
         self._sessions = sessions
         self._steps = Steps(loop)
         self._is_checking = False
@@ -99,7 +93,7 @@ class IsrUpkeep:
         leader = partition.leader
         if leader is None:
             return
-        proposal = leader.propose_shrink(self._host.monotonic_ms())
+        proposal = leader.propose_shrink(self._monotonic_ms())
         if proposal is not None:
             logger.info("%r: ISR shrinks to %s", partition, [broker_id for broker_id, _ in proposal.isr])
             self._updates.propose(partition, proposal)
@@ -148,7 +142,7 @@ class IsrUpkeep:
         leader = partition.leader
         if leader is None:
             return
-        in_sync, brokers = leader.in_sync.maximal, self._host.brokers
+        in_sync, brokers = leader.in_sync.maximal, self._brokers()
         for broker_id in [follower_id for follower_id in leader.followers if follower_id not in in_sync]:
             broker = brokers.get(broker_id)
             if broker is not None and not broker.fenced:

@@ -93,12 +93,21 @@ class Replicas:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self.moved: ChangeSet[Partition] = ChangeSet()
         """Changed replicas, for periodic checks. Idle replicas are not checked."""
-        self.log_ends = ReplicaLogEnds(self)
+        self.log_ends = ReplicaLogEnds(self._by_key, self.moved.since(lambda: self))
         """Log ends that are reported to the quorum."""
         self._watermarks_moved = self.moved.since(lambda: self)
         self.offline = OfflineReplicas(report_offline)
         self.unwritable = UnwritableReplicas(report_writability, self.offline)
-        self.damage = Damage(self, logs, renew)
+        self.damage = Damage(
+            config.broker_id,
+            logs,
+            self.offline,
+            renew,
+            image=lambda: self.image,
+            is_held=self.holds,
+            take_offline=self.take_offline,
+            look_again=self.look_again,
+        )
         self.making = ReplicaMaking(logs, self, settings_of, self.offline, self.damage.found, self._make)
         self._copies = MirrorCopies(self._look_at, self.take_offline)
         self._listeners = RoleListeners()
@@ -116,7 +125,14 @@ class Replicas:
             watermark_delay_s=config.watermark_delay_s,
         )
         self._flusher = Flusher(self._flushed, self.failed)
-        self._isrs = IsrUpkeep(self.moved.since(lambda: self), submit_isr, self, self.sessions, self._loop)
+        self._isrs = IsrUpkeep(
+            self.moved.since(lambda: self),
+            submit_isr,
+            lambda: self.image.brokers,
+            self.monotonic_ms,
+            self.sessions,
+            self._loop,
+        )
         self._fetchers = Fetchers(
             config.credentials,
             config.limits,

@@ -41,11 +41,12 @@ class Rig:
         self.partitions = [Led(index, self.looked) for index in range(count)]
         moved: ChangeSet[Partition] = ChangeSet()
         self.sessions = mock.Mock()
-        self.host = mock.Mock(brokers={AWAY: mock.Mock(fenced=True)})
+        self.brokers = {AWAY: mock.Mock(fenced=True)}
         self.upkeep = IsrUpkeep(
             moved.since(lambda: cast(Iterator[Partition], iter(self.partitions))),
             mock.AsyncMock(),
-            self.host,
+            lambda: self.brokers,
+            lambda: 0,
             self.sessions,
             asyncio.get_running_loop(),
         )
@@ -63,7 +64,7 @@ class Rig:
 async def test_the_loop_has_turns_while_many_are_looked_at(broker_comes_back: bool) -> None:
     rig = Rig(2 * PER_TURN + 7)
     if broker_comes_back:
-        rig.host.brokers[AWAY].fenced = False
+        rig.brokers[AWAY].fenced = False
         rig.upkeep.broker_changed(AWAY, ())
     else:
         rig.upkeep.check()
@@ -104,7 +105,7 @@ async def test_what_changes_amid_a_check_counts_as_it_is_then() -> None:
 async def test_a_broker_that_changes_amid_a_check_is_looked_at_behind_it() -> None:
     rig = Rig(PER_TURN + 7)
     rig.upkeep.check()
-    rig.host.brokers[AWAY].fenced = False
+    rig.brokers[AWAY].fenced = False
     rig.upkeep.broker_changed(AWAY, ())
     assert len(rig.looked) == PER_TURN
     await rig.turns(4)
