@@ -7,7 +7,7 @@ from typing import Final
 
 TIME_MS_MAX: Final = 2**63 - 1
 """Largest time that a request can contain."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso_time_ms(text: str) -> int:
@@ -17,5 +17,5 @@ def iso_time_ms(text: str) -> int:
     ValueError.
     """
     moment = datetime.fromisoformat(text)
-    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH
     return max(0, since // timedelta(milliseconds=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -22,10 +22,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from ...protocol.iso_times import EPOCH
 from .slices import Range
 
 _NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     EqualTo: lambda one, other: one == other,
     GreaterThan: lambda one, other: one > other,
@@ -109,7 +109,7 @@ class Pushed:
     def _note_time(self, value: object) -> None:
         """Note a time with a zone. A time without zone is left to Spark, which knows the session's zone."""
         if isinstance(value, datetime) and value.tzinfo is not None:
-            ms = max(0, (value - _EPOCH) // timedelta(milliseconds=1))
+            ms = max(0, (value - EPOCH) // timedelta(milliseconds=1))
             self.earliest_ms = ms if self.earliest_ms is None else max(self.earliest_ms, ms)
 
 
