@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..replication.fetch_values import FIRST_EPOCH
 from ..runtime.retained_bytes import RetainedBytes, RetainedClaim
 from ..security.principal import Principal
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 NO_SESSION_ID = 0
 FINAL_EPOCH = -1
 """Epoch of a request that wants no session, and closes the session that it names."""
-FIRST_EPOCH = 0
-"""Epoch of a request that wants a new session, and closes the session that it names."""
 MAX_SESSION_ID = 0x7FFFFFFF
 EVICTABLE_AFTER_MS = 120_000
 """Age from which a session may be replaced by a larger one. A session that was unused for this time may be replaced by

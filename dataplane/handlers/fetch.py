@@ -36,13 +36,13 @@ from ..fetching.replica_selection import Selector
 from ..fetching.sessions import (
     FETCH_SESSION_BYTES_MAX,
     FINAL_EPOCH,
-    FIRST_EPOCH,
     NO_SESSION_ID,
     FetchSession,
     FetchSessionCache,
 )
 from ..quotas import ClientQuotas
 from ..replication.fetch_codec import fetch_of
+from ..replication.fetch_values import FIRST_EPOCH
 from ..replication.replicas.replicas import Replicas
 from ..security.authorization.needs import handler_asks
 from ..server.connection import ClientConnection

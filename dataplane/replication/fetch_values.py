@@ -18,7 +18,8 @@ PartitionKey: TypeAlias = tuple[bytes, int]
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
-"""Session epoch of a full request, which opens a session. The following requests count from 1."""
+"""Session epoch of a full request, which opens a session and closes the session that it names. The following requests
+count from 1."""
 LAST_EPOCH = 0x7FFFFFFF
 
 
