@@ -1,4 +1,4 @@
-"""A plain request gets the same answer as through messages, and leaves the same log."""
+"""A request that is read without a message gets the same answer, and leaves the same log, as with a message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.dataplane.transactions.closed_gate import closed_gate
 
 TOPICS = {"t": b"t" * 16, "u": b"u" * 16, "gone": b"g" * 16}
 FOLLOWED = "u"
-"""Topic whose records wait for a follower; those of `t` do not."""
+"""Its records wait for a follower; those of `t` do not."""
 NOW_MS = 1_700_000_000_000
 TIMEOUT_S = 60
 KINDS = ["next"] * 8
@@ -53,11 +53,11 @@ KINDS += [
     "lz4",
     "stamped",
 ]
-"""Kinds of batches that a producer may send."""
+"""What a producer may send."""
 
 
 class Broker:
-    """A broker with two topics of two partitions, and a connection to it."""
+    """One with two topics of two partitions, and one connection to it."""
 
     def __init__(self, shelf: Shelf, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.shelf = shelf
@@ -75,7 +75,7 @@ class Broker:
         return [one for topic in answer.responses for one in topic.partition_responses]
 
     def acknowledge(self) -> None:
-        """Acknowledge everything as the follower."""
+        """The follower has it all."""
         for partition in self.shelf.replicas:
             if partition.topic == FOLLOWED:
                 partition.fetched_by(OTHER_ID, OTHER_ID, partition.log.log_end_offset)
@@ -89,8 +89,8 @@ class Broker:
         return logs
 
 
-class WithMessagesOnly(ProduceHandlers):
-    """A handler that takes no request for a plain one."""
+class WithMessagesOnly(HandlerTable):
+    """A table whose Produce handler gets each request as a message."""
 
     def get(self, api_key: int) -> Handler | None:
         handler = super().get(api_key)
@@ -115,7 +115,7 @@ class CountingReads(HandlerTable):
 
 
 def gate_of(*open_at: tuple[bytes, int]) -> PendingTransactionWrites:
-    """Return a gate that knows producer 9's open transaction in these partitions, and no other."""
+    """Producer 9 has a transaction open in these partitions; nobody knows of another."""
     if not open_at:
         return closed_gate()
     table = TransactionTable()
@@ -166,7 +166,7 @@ def produce(
     timeout_ms: int = 60_000,
     transactional_id: str | None = None,
 ) -> ProduceRequest:
-    """Make a request; adjacent batches of one topic become one entry."""
+    """Those of one topic that stand side by side become one entry."""
     message = ProduceRequest(acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id)
     for topic, index, records in batches:
         if not message.topic_data or message.topic_data[-1].name != topic:
@@ -176,7 +176,7 @@ def produce(
 
 
 class Producer:
-    """An idempotent producer that sometimes sends faulty batches."""
+    """Idempotent, and not always sane."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -262,7 +262,7 @@ def _in_transaction(sequence: int = 0, *, producer_id: int = 9, transactional: b
 async def test_a_transactional_batch_is_appended_within_its_transaction(
     tmp_path: Path, takes_plain: bool
 ) -> None:
-    """The cases state each request, its error on either path, and whether it is taken for a plain one."""
+    """Each request gets its error, whether it was read with a message or without."""
     first, second = _in_transaction(), _in_transaction(1)
     cases = [
         (produce(("t", 0, first), transactional_id="id"), ErrorCode.NONE),

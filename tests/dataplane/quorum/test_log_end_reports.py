@@ -98,8 +98,8 @@ async def test_the_next_piece_waits_for_the_answer_to_the_one_before() -> None:
     assert not reports.is_amid_round
     assert reports.reported_offset == 7
     assert sorted(one.partition for one in told) == list(range(COUNT))
-    assert telling.piece(8, waits=True) == [], "a piece with a successor is not awaited"
-    telling.stop()
+    assert reports.piece(8, waits=True) == [], "a piece with a successor is not awaited"
+    reports.stop()
 
 
 async def test_a_leader_of_before_is_told_all_at_once(

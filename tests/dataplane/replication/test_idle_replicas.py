@@ -29,7 +29,7 @@ class Told:
 
     def news(self) -> dict[bytes, tuple[int, int]]:
         """Return the news by topic."""
-        news = self._progress.news(image_offset=1)
+        news = self._reported.next_piece(image_offset=1)
         return {one.topic_id: (one.leader_epoch, one.log_end_offset) for one in news}
 
 
