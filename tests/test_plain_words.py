@@ -26,8 +26,8 @@ PRONOUN_SHARE = 0.25
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each docstring of the product, those of attributes included."""
-    for folder in FOLDERS:
+    """Yield the place and the text of each docstring of the repository, attribute docstrings included."""
+    for folder in (*FOLDERS, "benchmarks", "examples", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
