@@ -29,7 +29,8 @@ class Heartbeats:
         self._wall_ms = wall_ms
 
     def datagram(self, received: DatagramHeartbeat) -> bool:
-        """Process a heartbeat over UDP. Return whether to answer it."""
+        """Note a broker's heartbeat that came over UDP. Return whether to answer it: the heartbeat is
+        valid, and this node is the active leader."""
         now = self._now()
         heartbeat = Heartbeat(
             received.broker_id,

@@ -71,7 +71,8 @@ class Pages(Protocol):
 
 
 class Observed(Protocol):
-    """A node as its HTTP endpoint observes it, even before the start and after the stop."""
+    """The metrics and the readiness of one node, which its HTTP endpoint asks for also before its start and after its
+    stop."""
 
     def families(self) -> Families:
         """Return the node's present metrics; none before it serves."""

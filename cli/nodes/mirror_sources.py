@@ -44,8 +44,8 @@ class ClientSource:
     def __init__(self, cluster: Cluster, *, asks_for_tokens: bool) -> None:
         """Wrap `cluster`, a client's connections to the source cluster.
 
-        `asks_for_tokens` is True if an authorization server issues tokens: its errors then also reveal the broker's
-        network.
+        `asks_for_tokens` is True if an authorization server issues tokens. Its error texts may describe the broker's
+        network, so they are logged and not passed on.
         """
         self._cluster = cluster
         self._asks_for_tokens = asks_for_tokens

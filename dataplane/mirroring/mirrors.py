@@ -47,7 +47,8 @@ class Mirrors:
         replication_factor: int,
         chance: random.Random,
     ) -> None:
-        """If `sources` is None, this process has no client that could reach a source."""
+        """`sources` opens clients of source clusters; without it, the broker copies nothing. `markers` aborts
+        transactions that the quorum does not know, and `takeover` commits the offsets of groups after a promotion."""
         self._broker_id = broker_id
         self._replicas = replicas
         self._quorum = quorum
