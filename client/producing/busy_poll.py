@@ -29,8 +29,8 @@ class BusyPoll:
         self._since_s = 0.0
 
     def begin(self) -> None:
-        """Begin to measure the wait for an answer, and poll if the previous answer came soon. The caller has no other work
-        until the answer comes."""
+        """Begin to measure the wait for an answer, and poll if the previous answer came soon. The caller has no other
+        work until the answer comes."""
         if not self._most_s:
             return
         self._waiting = True

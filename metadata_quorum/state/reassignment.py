@@ -6,8 +6,9 @@ removed than added, the whole target is). The ISR is therefore never smaller tha
 than the target. A removed leader is replaced by the ISR member that is furthest along, and each removal of a replica
 raises the leader epoch.
 
-A reassignment that replaces a running one cancels that and begins the new one in the same step. Replicas that the first was adding
-and the second does not want are removed at once. Only if no other replica is in sync do they stay until the end.
+A reassignment that replaces a running one cancels that and begins the new one in the same step. Replicas that the first
+was adding and the second does not want are removed at once. Only if no other replica is in sync do they stay until the
+end.
 """
 
 from __future__ import annotations
