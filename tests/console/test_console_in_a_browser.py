@@ -302,7 +302,7 @@ def test_a_browser_that_is_let_in_no_longer_is_told(console: ServedConsole, tab:
     tab.until("live")
     tab.page.context.clear_cookies()
     console.end_news()
-    tab.until("let in no longer")
+    tab.until("session has ended; reload the page")
 
 
 def test_without_javascript_everything_can_be_read(chromium: Browser, console: ServedConsole) -> None:
@@ -312,7 +312,7 @@ def test_without_javascript_everything_can_be_read(chromium: Browser, console: S
     assert page.locator("#live_quorum tbody tr").count() == 2
     page.goto(f"{console.origin}/topics")
     page.fill("#q", "pay")
-    page.click("text=Search")
+    page.click('button:has-text("Search")')
     assert page.locator("#live_topics tbody tr").count() == 1
     page.click("text=payments")
     assert page.locator("#live_partitions tbody tr").count() == 1

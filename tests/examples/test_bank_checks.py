@@ -73,5 +73,5 @@ def test_money_follows_from_the_receipts() -> None:
     with pytest.raises(AssertionError, match="is gone"):
         bank.check_money(rows)
     bank.acknowledged, bank.rejected = {}, {"receipt-1"}
-    with pytest.raises(AssertionError, match="was rejected"):
+    with pytest.raises(AssertionError, match="a rejected transfer is there"):
         bank.check_money(rows)
