@@ -81,7 +81,7 @@ async def test_records_of_transactions_are_marked(
         await producer.flush()
         await producer.abort_transaction()
     page = await browser.read(f"/messages?topic={name}&from=start")
-    assert "2 shown of 2 looked at" in page
+    assert "2 shown of 2 records read" in page
     assert page.count("aborted") == 1
     assert ("commit " in page) == ("Spark" in page)  # only Ottla has an order of commits, and that page
 
@@ -102,5 +102,5 @@ async def test_a_topic_is_created_changed_and_trimmed(browser: AsyncBrowser, boo
         for partition in range(3):
             await producer.send_and_wait(name, b"x", partition=partition)
     preview = await browser.send(f"/topics/trim?name={name}", step="preview", offset="end")
-    assert preview.count("up to 1 records go") == 3
+    assert preview.count("up to 1 records are deleted") == 3
     await browser.change(f"/topics/trim?name={name}", offset="end")
