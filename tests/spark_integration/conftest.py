@@ -15,7 +15,7 @@ from ottla.testing.local_cluster import LocalCluster
 from tests.shared_fixtures import is_below
 from tests.spark_integration.session import new_session
 
-STARTS_S = 300
+STARTS_S = 120
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
