@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..configuration.config import BrokerConfig
 from ..handlers.describe_producers import DescribeProducersHandlers
-from ..handlers.fetch import FetchHandlers, FetchSettings
+from ..handlers.fetch import FetchHandlers
 from ..handlers.list_offsets import ListOffsetsHandlers
 from ..handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
 from ..handlers.produce import ProduceHandlers
@@ -29,7 +29,7 @@ class RecordParts:
         self.fetches = FetchHandlers(
             replicas,
             server.purgatory,
-            FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
+            config.fetch,
             server.quotas,
         )
         self.produces = ProduceHandlers(replicas, server.purgatory, transactions.gate, server.quotas)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ...protocol.session.node_proof import NodeCredentials
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..quorum.session import QuorumSession
-from ..replication.follower.fetcher import LinkSettings
-from ..replication.follower.fetching import FetchLimits
 from ..replication.leader.isr_submission import submit_to
 from ..replication.replicas.offline import report_to
 from ..replication.replicas.rebuilding import rebuild_with
@@ -37,12 +36,8 @@ def make_replicas(
             lag_time_max_ms=replication.lag_time_max_ms,
             watermark_checkpoint_interval_ms=replication.watermark_checkpoint_interval_ms,
             watermark_delay_s=config.watermark_delay_s,
-            limits=FetchLimits(replication.fetch_max_bytes, replication.fetch_response_max_bytes),
-            link=LinkSettings(
-                replication.fetch_wait_ms_max,
-                replication.socket_timeout_ms / 1000,
-                tls=None if between is None else lambda: between.dialling,
-            ),
+            limits=replication.limits,
+            link=replace(replication.link, tls=None if between is None else lambda: between.dialling),
         ),
         foundation.logs,
         session.image,

@@ -24,7 +24,10 @@ from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
 from ..groups.settings import consumer_limits
+from ..handlers.fetch import FetchSettings
 from ..quotas import QuotaWindows
+from ..replication.follower.fetcher import LinkSettings
+from ..replication.follower.fetching import FetchLimits
 from ..replication.leader.follower_session import READ_WATERMARK_DELAY_S, WATERMARK_DELAY_S
 from ..security.node_tls import NodeTlsSettings, node_tls_settings
 from ..security.tls_settings import TlsSettings, tls_settings
@@ -59,13 +62,9 @@ class ReplicationConfig:
     """The settings by which this broker fetches from leaders and watches its followers."""
 
     lag_time_max_ms: int = setting("replica.lag.time.max.ms")
-    fetch_wait_ms_max: int = setting("replica.fetch.wait.max.ms")
-    fetch_min_bytes: int = setting("replica.fetch.min.bytes")
-    fetch_max_bytes: int = setting("replica.fetch.max.bytes")
-    fetch_response_max_bytes: int = setting("replica.fetch.response.max.bytes")
-    fetch_backoff_ms: int = setting("replica.fetch.backoff.ms")
-    socket_timeout_ms: int = setting("replica.socket.timeout.ms")
     watermark_checkpoint_interval_ms: int = setting("replica.high.watermark.checkpoint.interval.ms")
+    limits: FetchLimits = field(default_factory=FetchLimits)
+    link: LinkSettings = field(default_factory=LinkSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +93,12 @@ class BrokerConfig:
     quorum: QuorumConfig
     server: ServerConfig = field(default_factory=ServerConfig)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    fetch: FetchSettings = field(default_factory=FetchSettings)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     groups: GroupLimits = field(default_factory=GroupLimits)
     offset_metadata_max_bytes: int = setting("offset.metadata.max.bytes")
     delete_topic_enable: bool = setting("delete.topic.enable", bool)
     recovery_threads_per_data_dir: int = setting("num.recovery.threads.per.data.dir")
-    fetch_answer_max_bytes: int = setting("fetch.max.bytes")
-    fetch_session_slots: int = setting("max.incremental.fetch.session.cache.slots")
-    replica_selector: Selector | None = None
     producer_id_expiration_ms: int = setting("producer.id.expiration.ms")
     producer_id_expiration_check_interval_ms: int = setting("producer.id.expiration.check.interval.ms")
     fenced_linger_ms: int = setting("broker.fenced.linger.ms")
@@ -129,7 +126,7 @@ class BrokerConfig:
     def watermark_delay_s(self) -> float:
         """Seconds for which a moved high watermark may wait for records that carry it to followers. The delay is
         shorter if consumers may read from followers."""
-        return READ_WATERMARK_DELAY_S if self.replica_selector is not None else WATERMARK_DELAY_S
+        return READ_WATERMARK_DELAY_S if self.fetch.selector is not None else WATERMARK_DELAY_S
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
@@ -155,10 +152,14 @@ class BrokerConfig:
             inter_broker_listener=_inter_broker_listener(read, listeners),
             quorum=_quorum(read, voters),
             server=_server(properties),
-            replication=from_settings(ReplicationConfig, properties),
+            replication=replace(
+                from_settings(ReplicationConfig, properties),
+                limits=from_settings(FetchLimits, properties),
+                link=from_settings(LinkSettings, properties),
+            ),
+            fetch=replace(from_settings(FetchSettings, properties), selector=_replica_selector(read)),
             topics=from_settings(TopicDefaults, properties),
             groups=replace(from_settings(GroupLimits, properties), consumer=consumer_limits(properties)),
-            replica_selector=_replica_selector(read),
             token_keys=_token_keys(read),
             mirror_allowed_paths=_mirror_allowed_paths(read),
             token_lifetimes=TokenLifetimes(
