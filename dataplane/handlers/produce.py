@@ -50,7 +50,9 @@ _FIRST_WITH_ENDPOINTS = 10
 
 def refused(message: ProduceRequest | SentProduce, error: KafkaError) -> ProduceResponse:
     """Return the answer that refuses every batch of a request with the same error."""
-    _, _, _, batches = sent_produce(message)
+    if not isinstance(message, tuple):
+        message = sent_produce(message, by_id=not any(topic.name for topic in message.topic_data))
+    _, _, _, batches = message
     return answer_message(
         [(topic, index, -1, -1, -1) for topic, index, _ in batches],
         {position: failure(index, error) for position, (_, index, _) in enumerate(batches)},
@@ -96,11 +98,11 @@ class ProduceHandlers:
         self, request: ClientRequest, message: ProduceRequest | SentProduce
     ) -> ProduceResponse | None:
         """Append each batch. Answer once `acks` is satisfied, or after `timeout_ms` with the outcomes known then."""
-        sent = message if isinstance(message, tuple) else sent_produce(message)
+        by_id = request.api_version >= FIRST_WITH_TOPIC_IDS
+        sent = message if isinstance(message, tuple) else sent_produce(message, by_id=by_id)
         transactional_id, acks, timeout_ms, batches = sent
         if acks != ALL and acks != 1 and acks != 0:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
-        by_id = request.api_version >= FIRST_WITH_TOPIC_IDS
         find = self._replicas.find_by_id if by_id else self._replicas.find
         denied = (
             () if request.access.grants is None else self._denied(request.access, transactional_id, batches)

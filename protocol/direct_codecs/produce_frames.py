@@ -39,7 +39,6 @@ Appended: TypeAlias = tuple[str | bytes, int, int, int, int]
 the batch or -1, and the log start offset."""
 
 _FLEXIBLE: Final = FIRST_FLEXIBLE[ProduceRequest.api_key]
-_NO_TOPIC_ID: Final = bytes(16)
 _RECORD_ERRORS: Final = 8
 _LOG_START: Final = 5
 _HEAD = struct.Struct(">ii")
@@ -48,11 +47,9 @@ _APPENDED_WITHOUT_START_BYTES: Final = _APPENDED.size - 8
 _topic_of = itemgetter(0)
 
 
-def sent_produce(message: ProduceRequest | SentProduce) -> SentProduce:
-    """Return the content of a Produce request as `read_produce` does; a decoded message is converted."""
-    if isinstance(message, tuple):
-        return message
-    by_id = any(data.topic_id != _NO_TOPIC_ID for data in message.topic_data)
+def sent_produce(message: ProduceRequest, *, by_id: bool) -> SentProduce:
+    """Return the content of a decoded request in the form of `read_produce`. `by_id`: name topics by their ids, as
+    requests from version 13 on do."""
     batches: list[SentBatch] = [
         (data.topic_id if by_id else data.name, partition.index, cast("memoryview | None", partition.records))
         for data in message.topic_data

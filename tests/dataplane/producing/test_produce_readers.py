@@ -335,6 +335,22 @@ async def test_one_that_is_refused_leaves_the_others_be(
         assert told == [(0, 0, 0), (1, ErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 0, 0)]
 
 
+@pytest.mark.parametrize("takes_plain", [True, False])
+@pytest.mark.parametrize(
+    ("version", "error"), [(12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)]
+)
+async def test_a_topic_without_a_name_and_an_id_is_unknown(
+    tmp_path: Path, takes_plain: bool, version: int, error: ErrorCode
+) -> None:
+    data = PartitionProduceData(index=0, records=encode_batch([(b"k", b"v", NOW_MS)]))
+    message = ProduceRequest(
+        acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name="", partition_data=[data])]
+    )
+    async with broker(tmp_path, takes_plain=takes_plain) as one:
+        one.send(message, version)
+        assert [ErrorCode.of(answer.error_code) for answer in await one.answers(version)] == [error]
+
+
 async def test_a_fault_of_ours_ends_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(*_arguments: object) -> bytes:
         raise RuntimeError("planted")
