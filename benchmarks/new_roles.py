@@ -85,7 +85,7 @@ class Rig:
     async def start(self) -> None:
         """Create all logs, and check the ISRs, which brokers do every 15 seconds."""
         image = self.follower.image
-        self.replicas.apply(image, ImageDelta.between(type(image)(), image))
+        self.replicas.image_changed(image, ImageDelta.between(type(image)(), image))
         while len(self.replicas) < sum(len(one.partitions) for one in image.topics.values()):
             await asyncio.sleep(0)
         self.replicas.check_isr()
@@ -109,7 +109,7 @@ class Rig:
         delta = self.follower.records(push)
         folded = time.thread_time()
         assert not isinstance(delta, Fold)
-        self.replicas.apply(image, delta)
+        self.replicas.image_changed(image, delta)
         return Reading(folded - began, time.thread_time() - folded)
 
     async def close(self) -> None:

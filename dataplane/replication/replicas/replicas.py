@@ -68,7 +68,7 @@ class ReplicasConfig:
 
 class Replicas:
     """The replicas of all partitions that this broker holds, by topic id and partition index. One writer: the event
-    loop. Roles change only in `apply`.
+    loop. Roles change only in `image_changed`.
     """
 
     def __init__(
@@ -284,10 +284,6 @@ class Replicas:
                 listener.elected(partition)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Give the replicas their roles after a change of the image, by `apply`."""
-        self.apply(image, delta)
-
-    def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Create, remove and give roles to replicas after a change that `image` already contains. New leaders accept
         records when this returns.
         """
@@ -371,7 +367,7 @@ class Replicas:
         return state if state is not None and self.broker_id in state.replicas else None
 
     def _look_at(self, partitions: set[PartitionKey]) -> None:
-        self.apply(self.image, ImageDelta(partitions=partitions))
+        self.image_changed(self.image, ImageDelta(partitions=partitions))
 
     def _make(self, partitions: set[PartitionKey]) -> None:
         """Create the queued replicas whose loop iteration has come."""

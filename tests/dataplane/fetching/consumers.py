@@ -122,7 +122,7 @@ class Shelf:
         for record in records:
             delta.note(record)
             self.image.apply(record)
-        self.replicas.apply(self.image, delta)
+        self.replicas.image_changed(self.image, delta)
 
     def broker(self, broker_id: int, *, rack: str, fenced: bool = False) -> None:
         listener = BrokerListener(name=LISTENER, host="127.0.0.1", port=1, security_protocol="PLAINTEXT")

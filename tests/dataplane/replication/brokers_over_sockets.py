@@ -73,7 +73,7 @@ class Quorum:
             delta.note(record)
             self.image.apply(record)
         for broker in list(self.brokers.values()):
-            broker.replicas.apply(self.image, delta)
+            broker.replicas.image_changed(self.image, delta)
 
     def broker_record(self, broker_id: int, epoch: int, port: int, *, fenced: bool = False) -> BrokerRecord:
         listener = BrokerListener(name="BROKER", host="127.0.0.1", port=port, security_protocol="PLAINTEXT")
@@ -202,7 +202,7 @@ class Broker:
         self.replicas.start()
         quorum.brokers[broker_id] = self
         quorum.tell(quorum.broker_record(broker_id, epoch, self.port))
-        self.replicas.apply(quorum.image, ImageDelta.between(ClusterImage(), quorum.image))
+        self.replicas.image_changed(quorum.image, ImageDelta.between(ClusterImage(), quorum.image))
 
     @property
     def image(self) -> ClusterImage:

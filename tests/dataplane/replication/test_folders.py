@@ -78,7 +78,7 @@ class Broker:
         for record in records:
             delta.note(record)
             self.image.apply(record)
-        self.replicas.apply(self.image, delta)
+        self.replicas.image_changed(self.image, delta)
 
     def create(self, partitions: int, first: int = 0) -> None:
         if not first:

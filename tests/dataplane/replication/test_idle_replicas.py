@@ -37,12 +37,14 @@ async def test_the_quorum_hears_of_logs_that_come_grow_and_go(tmp_path: Path) ->
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
         told = Told(replicas)
-        replicas.apply(image, fold(image, *topic(OLD_TOPIC)))
+        replicas.image_changed(image, fold(image, *topic(OLD_TOPIC)))
         assert told.news() == {OLD_TOPIC: (0, 0)}
         produce(replicas, 3)
         assert told.news() == {OLD_TOPIC: (0, 3)}
         assert told.news() == {}
-        replicas.apply(image, fold(image, TopicRemovedRecord(topic_id=OLD_TOPIC), *topic(leader_epoch=4)))
+        replicas.image_changed(
+            image, fold(image, TopicRemovedRecord(topic_id=OLD_TOPIC), *topic(leader_epoch=4))
+        )
         assert told.news() == {NEW_TOPIC: (4, 0)}
         lost = replicas.get("t", 0)
         replicas.take_offline([(NEW_TOPIC, 0)])
@@ -58,7 +60,7 @@ async def test_a_new_leadership_of_an_empty_log_is_news(tmp_path: Path) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
         told = Told(replicas)
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         assert told.news() == {NEW_TOPIC: (0, 0)}
         later = PartitionRecord(
             topic_id=NEW_TOPIC,
@@ -69,7 +71,7 @@ async def test_a_new_leadership_of_an_empty_log_is_news(tmp_path: Path) -> None:
             leader_epoch=3,
             partition_epoch=1,
         )
-        replicas.apply(image, fold(image, later))
+        replicas.image_changed(image, fold(image, later))
         assert told.news() == {NEW_TOPIC: (3, 0)}
 
 
@@ -159,7 +161,7 @@ async def test_the_check_of_the_isr_leaves_idle_partitions_alone(
 ) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         replicas.check_isr()
         assert len(shrinks) == 1
         replicas.check_isr()
@@ -186,7 +188,7 @@ async def _written(logs: LogStore, replicas: Replicas) -> None:
 async def test_high_watermarks_are_written_down_when_one_has_moved(tmp_path: Path) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (logs, replicas):
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         await _written(logs, replicas)
         with _writes(logs) as write:
             await _written(logs, replicas)
@@ -202,7 +204,7 @@ async def test_high_watermarks_are_written_down_when_one_has_moved(tmp_path: Pat
 async def test_high_watermarks_that_could_not_be_written_are_written_later(tmp_path: Path) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (logs, replicas):
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         produce(replicas, 2)
         full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
         checkpoints = logs.directories[0].checkpoints
@@ -218,10 +220,10 @@ async def test_a_topic_of_the_same_name_begins_without_the_high_watermark_of_the
 ) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (logs, replicas):
-        replicas.apply(image, fold(image, *topic(OLD_TOPIC)))
+        replicas.image_changed(image, fold(image, *topic(OLD_TOPIC)))
         produce(replicas, 2)
         await _written(logs, replicas)
-        replicas.apply(image, fold(image, TopicRemovedRecord(topic_id=OLD_TOPIC), *topic()))
+        replicas.image_changed(image, fold(image, TopicRemovedRecord(topic_id=OLD_TOPIC), *topic()))
         assert replicas.get("t", 0).high_watermark == 0
         await _written(logs, replicas)
         assert logs.directories[0].checkpoints.read_high_watermarks() == {("t", 0): 0}

@@ -54,7 +54,7 @@ class Cluster:
     def tell(self, *records: Record) -> list[int]:
         """Apply records, and return the partitions of which broker 2 is offered a place."""
         self.offered.reset_mock()
-        self._replicas.apply(self._image, fold(self._image, *records))
+        self._replicas.image_changed(self._image, fold(self._image, *records))
         self._replicas.check()
         calls = [call.args for call in self.offered.call_args_list]
         assert all(broker_id == OTHER for broker_id, _ in calls)
@@ -95,7 +95,7 @@ class FetchingFollower:
         replicas.follower_advanced = self.tried  # type: ignore[method-assign]
         outside = [partition(index, 0, 1) for index in range(partitions)]
         records = other(fenced=False), TopicRecord(topic_id=NEW_TOPIC, name="t"), *outside
-        replicas.apply(image, fold(image, *records))
+        replicas.image_changed(image, fold(image, *records))
 
     def fetch(self, indexes: Sequence[int] = (), *, waits: bool = False) -> list[int]:
         """Fetch these partitions, and return those whose ISR the follower tries to join."""
@@ -125,9 +125,9 @@ async def test_a_place_offered_between_two_fetches_is_taken_with_the_next(tmp_pa
     async with broker(tmp_path, image) as (_, replicas):
         follower = FetchingFollower(replicas, image, 3)
         assert follower.fetch(range(3)) == [0, 1, 2]
-        replicas.apply(image, fold(image, partition(1, 1, 1)))
+        replicas.image_changed(image, fold(image, partition(1, 1, 1)))
         assert follower.fetch() == [1]
         assert follower.fetch(waits=True) == []
-        replicas.apply(image, fold(image, partition(2, 1, 1)))
+        replicas.image_changed(image, fold(image, partition(2, 1, 1)))
         assert [call.args[0].index for call in follower.tried.call_args_list] == [2]
         assert follower.fetch() == []

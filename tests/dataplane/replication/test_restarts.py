@@ -116,7 +116,7 @@ async def test_images_of_the_past_give_no_roles_and_delete_no_logs(tmp_path: Pat
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
         for push in history[1:]:
-            replicas.apply(image, fold(image, *_without_removal(push)))
+            replicas.image_changed(image, fold(image, *_without_removal(push)))
         produce(replicas, 3)
 
     replayed = ClusterImage()
@@ -126,7 +126,7 @@ async def test_images_of_the_past_give_no_roles_and_delete_no_logs(tmp_path: Pat
             assert gate.passed(replayed, fold(replayed, *push)) is None
         joined = gate.passed(replayed, fold(replayed, registration(NOW, 9)))
         assert joined is not None
-        replicas.apply(replayed, joined)
+        replicas.image_changed(replayed, joined)
         partition = replicas.get("t", 0)
         assert (partition.log.log_end_offset, partition.leader_epoch) == (3, 5)
         assert partition.log.leader_epochs.entries == ((5, 0),)
@@ -137,10 +137,10 @@ async def test_images_of_the_past_give_no_roles_and_delete_no_logs(tmp_path: Pat
 async def test_settings_reach_logs_that_an_earlier_process_made(tmp_path: Path) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
     larger = TopicSettings(LogConfig(max_message_bytes=77_000), ReplicationSettings())
     async with broker(tmp_path, image, larger) as (_, replicas):
-        replicas.apply(image, ImageDelta.between(ClusterImage(), image))
+        replicas.image_changed(image, ImageDelta.between(ClusterImage(), image))
         assert replicas.get("t", 0).log.config.max_message_bytes == 77_000
 
 
@@ -157,7 +157,7 @@ async def test_a_higher_min_insync_replicas_holds_for_the_isr_that_comes_with_it
 
     async with broker(tmp_path, image, settings_of) as (_, replicas):
         brokers = [registration(NOW, 1), BrokerRecord(broker_id=2, broker_epoch=2, fenced=False)]
-        replicas.apply(image, fold(image, *brokers, *topic(replicas=[1, 2], isr=[1, 2])))
+        replicas.image_changed(image, fold(image, *brokers, *topic(replicas=[1, 2], isr=[1, 2])))
         produce(replicas, 1, acks=-1)
         partition = replicas.get("t", 0)
         outcomes: list[ErrorCode] = []
@@ -174,12 +174,12 @@ async def test_a_higher_min_insync_replicas_holds_for_the_isr_that_comes_with_it
             leader_epoch=leader_epoch,
             partition_epoch=1,
         )
-        replicas.apply(image, fold(image, config, shrunk))
+        replicas.image_changed(image, fold(image, config, shrunk))
         assert partition.high_watermark == 0
         assert ErrorCode.NONE not in outcomes
         assert partition.settings.min_in_sync == 2
         minimum = 1
-        replicas.apply(image, fold(image, config))
+        replicas.image_changed(image, fold(image, config))
         assert partition.high_watermark == 1
 
 
@@ -188,14 +188,14 @@ async def test_a_snapshot_of_the_feed_brings_its_brokers_to_leaders_that_stay(tm
     follower = ImageFollower(1)
     records = [registration(NOW, 1), BrokerRecord(broker_id=2, broker_epoch=2), *topic(replicas=[1, 2])]
     async with broker(tmp_path, follower.image) as (_, replicas):
-        replicas.apply(follower.image, fold(follower.image, *records))
+        replicas.image_changed(follower.image, fold(follower.image, *records))
         records[1] = BrokerRecord(broker_id=2, broker_epoch=8)
         chunk = FeedSnapshotChunk(
             end_offset=9, first=True, last=True, records=[encode_record(record) for record in records]
         )
         delta = follower.snapshot(chunk)
         assert isinstance(delta, ImageDelta)
-        replicas.apply(follower.image, delta)
+        replicas.image_changed(follower.image, delta)
         leader = replicas.get("t", 0).leader
         assert leader is not None
         assert leader.brokers[2].broker_epoch == 8
@@ -208,14 +208,14 @@ async def test_a_follower_flushes_what_was_recovered_and_then_fetches(tmp_path: 
     durable = TopicSettings(LogConfig(), ReplicationSettings(durable_before_acknowledged=True))
     image = ClusterImage()
     async with broker(tmp_path, image, clean=False) as (_, replicas):
-        replicas.apply(image, fold(image, *topic(replicas=[1, 2])))
+        replicas.image_changed(image, fold(image, *topic(replicas=[1, 2])))
         produce(replicas, 3)
     async with broker(tmp_path, image, durable) as (_, replicas):
         moved = PartitionRecord(
             topic_id=NEW_TOPIC, partition=0, replicas=[1, 2], isr=[2], leader=2, leader_epoch=1
         )
         fold(image, moved)
-        replicas.apply(image, ImageDelta.between(ClusterImage(), image))
+        replicas.image_changed(image, ImageDelta.between(ClusterImage(), image))
         partition = replicas.get("t", 0)
         async with asyncio.timeout(60):
             while partition.acknowledged_offset < 3:
@@ -226,12 +226,12 @@ async def test_a_flush_says_nothing_about_records_that_replaced_what_it_flushed(
     durable = TopicSettings(LogConfig(), ReplicationSettings(durable_before_acknowledged=True))
     image = ClusterImage()
     async with broker(tmp_path, image, durable) as (_, replicas):
-        replicas.apply(image, fold(image, *topic(replicas=[1, 2])))
+        replicas.image_changed(image, fold(image, *topic(replicas=[1, 2])))
         with mock.patch.object(Replicas, "flush"):
             produce(replicas, 3)
             partition = replicas.get("t", 0)
             flushed = partition.log.flush()
-            replicas.apply(image, fold(image, *topic(replicas=[1, 2], leader=2, leader_epoch=1)[1:]))
+            replicas.image_changed(image, fold(image, *topic(replicas=[1, 2], leader=2, leader_epoch=1)[1:]))
             partition.following.truncate_diverging(EpochEnd(0, 1), 0)
             for offset in (1, 2):
                 other = batch(b"other")
@@ -245,7 +245,7 @@ async def test_a_flush_says_nothing_about_records_that_replaced_what_it_flushed(
 async def test_logs_of_topics_that_went_meanwhile_are_set_aside_and_kept(tmp_path: Path) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
-        replicas.apply(image, fold(image, *topic(OLD_TOPIC)))
+        replicas.image_changed(image, fold(image, *topic(OLD_TOPIC)))
         produce(replicas, 1)
     async with broker(tmp_path, image) as (logs, _):
         logs.set_strays_aside(lambda topic_id, index: (topic_id, index) == (OLD_TOPIC, 0), never)
@@ -267,13 +267,13 @@ async def test_a_log_that_does_not_tell_its_topic_stays_only_where_it_is_needed(
     """Power failed before its first flush. Then its topic was deleted, and another one was made with its name."""
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
-        replicas.apply(image, fold(image, *topic(OLD_TOPIC)))
+        replicas.image_changed(image, fold(image, *topic(OLD_TOPIC)))
         produce(replicas, 3)
     (tmp_path / "t-0" / "partition.metadata").unlink()
     image = ClusterImage()
     async with broker(tmp_path, image) as (logs, replicas):
         logs.set_strays_aside(never, lambda name, index: needed and (name, index) == ("t", 0))
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         assert replicas.get("t", 0).log.log_end_offset == (3 if needed else 0)
     kept = [name for name in os.listdir(tmp_path) if name.endswith("-stray")]
     assert len(kept) == (0 if needed else 1)
@@ -303,7 +303,7 @@ async def test_high_watermarks_stay_known_until_their_replicas_are_there(tmp_pat
     """A broker without its quorum does not overwrite its checkpoints."""
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         produce(replicas, 4)
     async with broker(tmp_path, image) as (_, replicas):
         replicas.checkpoint_high_watermarks()
@@ -316,7 +316,7 @@ async def test_a_follower_whose_disk_was_full_goes_on(tmp_path: Path) -> None:
     async with broker(tmp_path, image) as (logs, replicas):
         failures: list[KafkaError] = []
         logs.on_failure = failures.append
-        replicas.apply(image, fold(image, *topic(replicas=[1, 2], isr=[2], leader=2)))
+        replicas.image_changed(image, fold(image, *topic(replicas=[1, 2], isr=[2], leader=2)))
         partition = replicas.get("t", 0)
         records = memoryview(batch(b"x" * 100))
         with failing_writes(errno.ENOSPC), pytest.raises(KafkaError) as full:
@@ -332,7 +332,7 @@ async def test_a_replica_that_found_no_room_is_made_when_there_is(tmp_path: Path
     async with broker(tmp_path, image) as (_, replicas):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with mock.patch.object(Path, "mkdir", side_effect=full):
-            replicas.apply(image, fold(image, *topic()))
+            replicas.image_changed(image, fold(image, *topic()))
         with pytest.raises(KafkaError):
             replicas.get("t", 0)
         replicas.making.look_for_missing_logs()
@@ -346,7 +346,7 @@ async def test_a_leader_whose_disk_failed_says_so_at_once(tmp_path: Path, number
     async with broker(tmp_path, image, clean=False) as (logs, replicas):
         failures: list[KafkaError] = []
         logs.on_failure = failures.append
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         with failing_writes(number), pytest.raises(KafkaError) as failed:
             produce(replicas, 1)
         assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -368,7 +368,7 @@ async def test_what_a_failed_flush_means(tmp_path: Path, call: str, number: int,
     async with broker(tmp_path, image, clean=False) as (logs, replicas):
         failures: list[KafkaError] = []
         logs.on_failure = failures.append
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         produce(replicas, 1)
         partition_log = replicas.get("t", 0).log
         error = OSError(number, os.strerror(number))
@@ -386,10 +386,10 @@ async def test_a_deletion_under_a_flush_is_no_failure_of_the_disk(tmp_path: Path
     async with broker(tmp_path, image) as (logs, replicas):
         failures: list[KafkaError] = []
         logs.on_failure = failures.append
-        replicas.apply(image, fold(image, *topic()))
+        replicas.image_changed(image, fold(image, *topic()))
         produce(replicas, 1)
         partition_log = replicas.get("t", 0).log
-        replicas.apply(image, fold(image, TopicRemovedRecord(topic_id=NEW_TOPIC)))
+        replicas.image_changed(image, fold(image, TopicRemovedRecord(topic_id=NEW_TOPIC)))
         with pytest.raises(KafkaError):
             partition_log.flush()
         assert not failures

@@ -99,7 +99,7 @@ class Beside:
         told.clear()
         if isinstance(delta, Fold):
             delta = ImageDelta()
-        self.replicas.apply(self.image, delta)
+        self.replicas.image_changed(self.image, delta)
         self.markers.image_changed(delta.transactions)
         self.gate.image_changed()
         self.completion_waits.image_changed(delta.transactions, leaders_changed=bool(delta.partitions))
