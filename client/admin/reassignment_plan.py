@@ -1,4 +1,4 @@
-"""Balanced plans for the placement of replicas that move as little as possible. Pure.
+"""Plans that balance the replicas among the brokers and move as little as possible. Pure.
 
 A plan keeps every partition's number of replicas. It empties the brokers that leave. The other brokers get the same
 number of replicas, or one more, and the same number of preferred leaders, or one more. No two replicas of a partition

@@ -1,7 +1,7 @@
-"""Credentials that a program, or an authorization server, provides on request: tokens, and passwords.
+"""Tokens and passwords that a program or an authorization server provides on request.
 
-One call serves all connections that wait for it. A failed call is followed by a pause, which doubles up to
-`PAUSE_S_MAX`. A credential that is still valid is used meanwhile.
+One call serves all connections that wait for a credential. A failed call is followed by a pause, which doubles up to
+`PAUSE_S_MAX`. Logins in the pause use the last credential while it is valid.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ T = TypeVar("T")
 def avro_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[str, Any]]:
     """Return a function that decodes Avro values into the name of their schema and a JSON document.
 
-    `text` is the schema. `imports` are the schemas that it refers to, as (name, text), each after those that it refers
-    to itself. Raises any error of the library.
+    `text` is the schema. `imports` are its references as pairs (name, text), in an order where each schema comes after
+    its own references. Raises any error of the library.
     """
     names = Names(validate_names=False)
     for _, imported in imports:

@@ -48,8 +48,8 @@ _WELL_KNOWN = {
 def protobuf_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[str, Any]]:
     """Return a function that decodes Protobuf values into the message's name and a JSON document.
 
-    `text` is the schema and `imports` are the schemas that it imports, as (name, text): file descriptors in base64.
-    Each import comes after those that it imports itself. Raises Undecodable, and any error of the library.
+    `text` is the schema, a file descriptor in base64. `imports` are its imports as pairs (name, text), ordered so that
+    each file comes after its own imports. Raises Undecodable, and any error of the library.
     """
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()

@@ -1,8 +1,7 @@
-"""The system call `syncfs`: one call flushes a whole file system, cheaper than a flush of each file when
-thousands have changed.
+"""The system call `syncfs`, which flushes a whole file system.
 
-It also flushes data that other programs have written there. So it suits a broker that stops, and has to flush as much
-anyway.
+If thousands of files have changed, this call is cheaper than a flush of each file. It also flushes the data of other
+programs. A broker calls it only when it stops: nearly all data on its disk is its own then.
 """
 
 from __future__ import annotations

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 class Truncation:
-    """The methods that truncate one log. When a call returns, the removed records are durably gone, with their leader
-    epochs and producer state."""
+    """The methods that truncate one log.
+
+    When a call returns, the disk holds neither the removed records nor their leader epochs and producer state.
+    """
 
     __slots__ = ("_durability", "_log")
 

@@ -31,8 +31,9 @@ class IsrCommitted:
 
 Outcome: TypeAlias = IsrCommitted | Refusal
 Submit = Callable[[Sequence[tuple[Partition, Proposal]]], Awaitable[Sequence[Outcome]]]
-"""A function that sends proposals as one command. It returns their outcomes in the same order, or raises KafkaError if
-the outcomes are unknown."""
+"""A function that sends proposals as one command and returns the outcomes in the order of the proposals.
+
+The function raises KafkaError if the outcomes are unknown."""
 
 CHANGES_MAX = 1_000
 """Maximum number of changes in one command."""

@@ -13,7 +13,7 @@ class ReplicaLogEnds:
     """The end offsets of this broker's logs, as reported to the quorum. It elects the member with the longest log."""
 
     def __init__(self, replicas: Mapping[PartitionKey, Partition], moved: ChangesSince[Partition]) -> None:
-        """`replicas` are all replicas of the broker, which it keeps up to date. `moved` are those that have changed."""
+        """`replicas` is the broker's own table of replicas, and `moved` is its record of changed log ends."""
         self._replicas = replicas
         self._moved = moved
 

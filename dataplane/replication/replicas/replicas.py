@@ -428,8 +428,8 @@ class Replicas:
     def cannot_write(self, keys: frozenset[PartitionKey]) -> None:
         """Mark these replicas as unwritable for now, and all others as writable. Unwritable replicas can be read.
 
-        The quorum elects other leaders and removes them from the ISR where possible, so that no producer waits for
-        them. They follow again once there is free space.
+        Where possible, the quorum elects other leaders and removes unwritable replicas from the ISR, so that no
+        producer waits for them. A replica follows again once its disk has free space.
         """
         for key in self.unwritable.become(keys - frozenset(self.offline)):
             partition = self._by_key.get(key)

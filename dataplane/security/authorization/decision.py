@@ -16,4 +16,4 @@ class Decision:
     """Rule in the words of Kafka's authorizer log: SuperUser, MatchingAcl(...), DefaultAllow or DefaultDeny; Ottla adds
     Node."""
     acl: Acl | None = None
-    """The ACL that decides, if there is one."""
+    """The ACL of MatchingAcl; None for the other rules."""
