@@ -21,11 +21,11 @@ from ...protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     NodeEndpoint,
-    PartitionData,
 )
 from ...protocol.messages.headers import decode_client_id
 from ...protocol.settings.config_fields import setting
 from ...protocol.wire.codec import decode, encode_parts
+from ...protocol.wire.schema import Message
 from ..cluster.endpoints import endpoints_of
 from ..fetching.cold_reads import ColdReads
 from ..fetching.follower_fetches import FollowerFetches
@@ -46,6 +46,7 @@ from ..replication.fetch_values import FIRST_EPOCH
 from ..replication.replicas.replicas import Replicas
 from ..security.authorization.needs import handler_asks
 from ..server.connection import ClientConnection
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 from ..server.purgatory import Parked, Purgatory
 
@@ -71,34 +72,14 @@ class FetchSettings:
     session_bytes: int = FETCH_SESSION_BYTES_MAX
 
 
-def _failed(message: FetchRequest, error: KafkaError) -> FetchResponse:
-    """Return the answer to a failed Fetch. `server.error_answers` cannot derive it from the schema, since the place of
-    the error depends on its code.
-
-    A peer that has not proved to be the replica it names gets the error for each partition, as in Kafka a follower that
-    is not authorized for CLUSTER_ACTION. All other errors concern the fetch as a whole.
-    """
-    if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return FetchResponse(error_code=error.code)
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=part.partition,
-                        error_code=error.code,
-                        high_watermark=_UNKNOWN,
-                        aborted_transactions=[],
-                        records=b"",
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
+_ERRORS = ErrorAnswers(
+    arrays={"topics": "responses"},
+    identifying={"partition": "partition_index"},
+    values={"high_watermark": _UNKNOWN, "aborted_transactions": [], "records": b""},
+    in_elements_only=frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED}),
+)
+"""The answers to failed fetches. A peer that has not proved to be the replica it names gets the error for each
+partition, as in Kafka a follower that is not authorized for CLUSTER_ACTION."""
 
 
 class FetchHandlers:
@@ -137,7 +118,7 @@ class FetchHandlers:
         FetchRequest,
         4,
         18,
-        on_error=_failed,
+        errors=_ERRORS,
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=handler_asks("consumers: READ Topic; followers: a node of the cluster"),
         waits_for_others=True,
@@ -279,10 +260,12 @@ class FetchHandlers:
         _, offset = decode_client_id(frame, request.api_key, request.api_version)
         message = decode(FetchRequest, frame, request.api_version, offset)
         message.max_wait_ms = 0
+        response: Message | None
         try:
             response = self.fetch(request, message)
         except Exception as error:
-            response = _failed(message, as_kafka_error(error, f"a fetch of {request.connection}"))
+            failure = as_kafka_error(error, f"a fetch of {request.connection}")
+            response = _ERRORS.answer(message, failure, request.api_version)
         if response is not None:
             request.reply(response)
 

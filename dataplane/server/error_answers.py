@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...protocol.errors import KafkaError
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.wire.schema import Field, Message, Request
 
 _CODES = frozenset({"error_code", "partition_error_code"})
@@ -41,14 +41,17 @@ _IDENTIFYING = frozenset(
 class ErrorAnswers:
     """The error answers of one API, with the differences from the general rule.
 
-    `arrays` has the name of the response's array for a request's array, where they are not the same. `values` has the
-    values of fields that are not the schema's defaults in an error answer. If `in_elements_too`, elements have the
-    error although it is at the top.
+    `arrays` has the name of the response's array for a request's array, where they are not the same, and `identifying`
+    the name of the response's field for an identifying field of the request. `values` has the values of fields that are
+    not the schema's defaults in an error answer. If `in_elements_too`, elements have the error although it is at the
+    top. Errors of the codes `in_elements_only` are never at the top.
     """
 
     arrays: Mapping[str, str] = field(default_factory=dict)
+    identifying: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, object] = field(default_factory=dict)
     in_elements_too: bool = False
+    in_elements_only: frozenset[ErrorCode] = frozenset()
 
     def answer(self, request: Request[Any], error: KafkaError, version: int) -> Message | None:
         """Return the response, in this version, that carries an error; None if the response has no place for it."""
@@ -56,6 +59,8 @@ class ErrorAnswers:
         if not _has_code(response):
             return None
         values = self._values(response, error, version)
+        if error.code in self.in_elements_only:
+            values = {name: value for name, value in values.items() if name not in _CODES}
         answer = response(**values)
         if self.in_elements_too or not _CODES & values.keys():
             for array in self._arrays(type(request), response, error, version):
@@ -90,13 +95,21 @@ class ErrorAnswers:
                     struct=struct,
                     values=values,
                     identifier=_identifier(struct, row.element.kind) if named is None else "",
-                    identifying=_shared(named, struct) if named is not None else (),
+                    identifying=self._shared(named, struct) if named is not None else (),
                     arrays=self._arrays(named, struct, error, version)
                     if named is not None and not _CODES & values.keys()
                     else (),
                 )
             )
         return found
+
+    def _shared(self, request: type[Message], answer: type[Message]) -> tuple[tuple[str, str], ...]:
+        """Return the identifying fields that an element of the request and of the response both have, as (name in the
+        request, name in the response).
+        """
+        kinds = {row.name: row.kind for row in answer.schema.fields if row.name in _IDENTIFYING}
+        named = ((row, self.identifying.get(row.name, row.name)) for row in request.schema.fields)
+        return tuple((row.name, name) for row, name in named if kinds.get(name) == row.kind)
 
 
 class _Array(NamedTuple):
@@ -110,7 +123,7 @@ class _Array(NamedTuple):
     struct: type[Message]
     values: dict[str, object]
     identifier: str
-    identifying: tuple[str, ...]
+    identifying: tuple[tuple[str, str], ...]
     arrays: Sequence[_Array]
 
     def fill(self, request: Any, answer: Message) -> None:
@@ -122,7 +135,7 @@ class _Array(NamedTuple):
             if self.identifier:
                 element = self.struct(**self.values, **{self.identifier: named})
             else:
-                identity = {name: getattr(named, name) for name in self.identifying}
+                identity = {name: getattr(named, source) for source, name in self.identifying}
                 element = self.struct(**self.values, **identity)
             for array in self.arrays:
                 array.fill(named, element)
@@ -131,12 +144,6 @@ class _Array(NamedTuple):
 
 def _fields(cls: type[Message], version: int) -> dict[str, Field]:
     return {row.name: row for row in cls.schema.fields if version in row.versions}
-
-
-def _shared(request: type[Message], answer: type[Message]) -> tuple[str, ...]:
-    """Return the names of the identifying fields that an element of the request and of the response both have."""
-    kinds = {row.name: row.kind for row in answer.schema.fields if row.name in _IDENTIFYING}
-    return tuple(row.name for row in request.schema.fields if kinds.get(row.name) == row.kind)
 
 
 def _identifier(answer: type[Message], kind: str) -> str:

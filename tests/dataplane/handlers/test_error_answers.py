@@ -17,6 +17,7 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.groups import DescribeGroupsRequest
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -34,9 +35,6 @@ WITHOUT_ERRORS = {
     ("AuthenticateNode", 0): "the response has no field for an error: the connection is closed",
     ("DescribeLogDirs", 1): "as in Kafka, no folders stand for an error before version 3",
     ("DescribeLogDirs", 2): "as in Kafka, no folders stand for an error before version 3",
-    ("Fetch", 4): "there is no error of the whole fetch before version 7",
-    ("Fetch", 5): "there is no error of the whole fetch before version 7",
-    ("Fetch", 6): "there is no error of the whole fetch before version 7",
 }
 
 
@@ -107,3 +105,17 @@ def test_an_error_at_the_top_is_not_repeated_in_elements() -> None:
     request = OffsetDeleteRequest(group_id="a", topics=[topic])
     answer: Any = handler.error_answer(request, KafkaError(ErrorCode.NOT_COORDINATOR), 0)
     assert (answer.error_code, answer.topics) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def test_a_fetch_has_its_error_at_the_top_or_else_in_each_partition() -> None:
+    topic = FetchTopic(topic="a", partitions=[FetchPartition(partition=3)])
+    request, handler = FetchRequest(topics=[topic]), handler_of(FetchRequest)
+    fault = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert handler.error_answer(request, fault, 7) == FetchResponse(error_code=fault.code)
+    for error, version in ((fault, 6), (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 18)):
+        answer: Any = handler.error_answer(request, error, version)
+        assert answer.error_code == ErrorCode.NONE
+        (result,) = answer.responses
+        (partition,) = result.partitions
+        assert (result.topic, partition.partition_index, partition.high_watermark) == ("a", 3, -1)
+        assert partition.error_code == error.code
