@@ -5,6 +5,7 @@ TABLE/_commits/table.json             the columns, and those that folders are na
 TABLE/_commits/QUERY/BATCH.json       a commit: the files that a batch of a query added
 TABLE/_commits/QUERY/upto-BATCH.json  a summary of the query's commits up to this batch; derived, for quick reading
 TABLE/_attempts/QUERY~BATCH~ID/       an unfinished batch: its files, and later the planned commit
+TABLE/_attempts/dead~QUERY~BATCH~ID/  the same, while a later run removes it
 
 A commit is atomic: its file is written and synced under another name, and link(2) gives it its own name, which fails if
 another run's commit of the batch exists. So the table needs a file system with POSIX links and renames.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,6 +32,8 @@ SUMMARY_EVERY: Final = 100
 """Largest number of commits since the last summary; each is read from a separate file."""
 COMMITS: Final = "_commits"
 ATTEMPTS: Final = "_attempts"
+_DEAD: Final = "dead~"
+_ATTEMPT: Final = re.compile(rf"(?P<dead>{_DEAD})?(?P<query>[^~]+)~(?P<number>[0-9]+)~[0-9a-f]{{12}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +162,36 @@ def logs(table: Path) -> Iterator[CommitLog]:
             yield CommitLog(table, one.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A folder with an attempt at a batch of a query. Its own run can no longer commit it once `is_dead`."""
+
+    folder: Path
+    query: str
+    number: int
+    is_dead: bool
+
+    def kill(self) -> Path:
+        """Rename the folder, unless it is dead already. Returns the new path. Raises FileNotFoundError."""
+        if self.is_dead:
+            return self.folder
+        return self.folder.rename(self.folder.with_name(_DEAD + self.folder.name))
+
+
 def attempt_folder(table: Path, batch: Batch) -> Path:
     """Return the path of a new folder for an attempt at a batch."""
     return table / ATTEMPTS / f"{batch.name}~{batch.number}~{uuid.uuid4().hex[:12]}"
+
+
+def attempts(table: Path) -> list[Attempt]:
+    """Return the attempts in a table's folder. Other files and folders there are left out."""
+    folder = table / ATTEMPTS
+    found = ((path, _ATTEMPT.fullmatch(path.name)) for path in (folder.iterdir() if folder.is_dir() else ()))
+    return [
+        Attempt(path, name["query"], int(name["number"]), name["dead"] is not None)
+        for path, name in found
+        if name
+    ]
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from ...client.spool.folder import sync_folder
 from .failures import QueryReplaced, placed
 from .numbering import Batch, Kept, Numbering
 from .parquet_commits import (
-    ATTEMPTS,
     Commit,
     CommitLog,
     DataFile,
     attempt_folder,
+    attempts,
     write_durably,
 )
 from .parquet_files import TEXT_OF_FOLDER, WriteFiles
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "lz4", "none")
 _PLANNED: Final = "commit.json"
-_DEAD: Final = "dead~"
 
 
 class ParquetSink:
@@ -106,16 +105,10 @@ class ParquetSink:
         A run that still works on an attempt can no longer commit it. The attempt's folder is renamed first, so moving
         files out of it fails, and so does linking the commit in it.
         """
-        folder = self._table / ATTEMPTS
-        for one in sorted(folder.iterdir()) if folder.is_dir() else []:
-            query, number, _ = one.name.removeprefix(_DEAD).split("~")
-            if query != batch.name or int(number) > batch.number:
-                continue
-            dead = one if one.name.startswith(_DEAD) else one.with_name(_DEAD + one.name)
-            with suppress(FileNotFoundError):  # another run does the same
-                if dead != one:
-                    os.rename(one, dead)
-                self._bury(dead, log)
+        for attempt in attempts(self._table):
+            if attempt.query == batch.name and attempt.number <= batch.number:
+                with suppress(FileNotFoundError):  # another run does the same
+                    self._bury(attempt.kill(), log)
 
     def _bury(self, dead: Path, log: CommitLog) -> None:
         try:

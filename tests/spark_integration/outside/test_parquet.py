@@ -123,6 +123,34 @@ def test_a_crash_at_any_step_leaves_nothing_that_counts_twice(
     assert list((table / "_attempts").iterdir()) == []
 
 
+def test_a_query_may_be_named_dead_and_other_files_stay_among_its_attempts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "table"
+    other = parquet_sink(str(table))
+
+    class Died(BaseException):
+        pass
+
+    def dies(*_: object, **__: object) -> None:
+        raise Died
+
+    with as_query(spark, "q", "run"):
+        other(frame_of(spark, orders(1)), 0)
+    with as_query(spark, "id of dead", "run 1"):
+        with monkeypatch.context() as patched, pytest.raises(Died):
+            patched.setattr(os, "link", dies)
+            parquet_sink(str(table), query="dead")(frame_of(spark, orders(0)), 0)
+        (table / "_attempts" / ".DS_Store").touch()
+    with as_query(spark, "q", "run"):
+        other(frame_of(spark, orders(2)), 1)
+    with as_query(spark, "id of dead", "run 2"):
+        parquet_sink(str(table), query="dead")(frame_of(spark, orders(0)), 0)
+    assert rows_in(table) == as_kept(orders(0) + orders(1) + orders(2))
+    assert files_in(table) == set(parquet_files(str(table)))
+    assert [path.name for path in (table / "_attempts").iterdir()] == [".DS_Store"]
+
+
 def test_a_run_that_was_replaced_in_mid_batch_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     old, new = (parquet_sink(str(table)) for _ in range(2))
