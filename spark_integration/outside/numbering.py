@@ -85,7 +85,8 @@ def is_new(kept: Kept | None, batch: Batch, begun: bool) -> bool:
 
 
 class Numbering:
-    """The batches of a `foreachBatch` function: the current batch, and the run that it has begun."""
+    """The batches of a `foreachBatch` function: for each query of Spark's, the current batch and the run that has
+    begun."""
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not QUERY_NAME.fullmatch(name):
@@ -94,8 +95,8 @@ class Numbering:
             )
         self._name = name
         self._writer = uuid.uuid4().hex
-        self._begun: str | None = None
-        self._taken: Batch | None = None
+        self._begun: dict[str, str] = {}
+        self._taken: dict[str, Batch] = {}
 
     @contextmanager
     def batch(self, frame: DataFrame, number: int) -> Iterator[Batch]:
@@ -110,23 +111,25 @@ class Numbering:
             raise OutsideError(str(error)) from None
         batch = Batch(self._name or query, query, run, self._writer, number)
         with _taking:
-            if self._taken == batch:
+            if self._taken.get(query) == batch:
                 raise OutsideError(
                     f"{batch}: the function is called twice for it, and the rows of the second call would be left out "
                     "as written: make a second function with another query=... (exactly_once: another target=...), "
                     "or give one call all rows"
                 )
-            self._taken = batch
+            self._taken[query] = batch
         try:
             yield batch
         except BaseException:
-            self._taken = None
+            with _taking:
+                if self._taken.get(query) == batch:
+                    del self._taken[query]
             raise
 
     def is_new(self, kept: Kept | None, batch: Batch) -> bool:
         """Return whether the batch has to be written; see the function `is_new`."""
-        return is_new(kept, batch, begun=self._begun == batch.run)
+        return is_new(kept, batch, begun=self._begun.get(batch.spark_query) == batch.run)
 
     def begun(self, batch: Batch) -> None:
         """Record that the store names this run as the writer: another run found there later has replaced this one."""
-        self._begun = batch.run
+        self._begun[batch.spark_query] = batch.run

@@ -53,7 +53,7 @@ def test_every_batch_is_taken_once_and_a_zombie_never_writes(events: list[str]) 
         if event == "a zombie's batch":
             for zombie in drivers[:-1]:
                 before = dict(outside.taken)
-                if zombie.numbering._begun is not None and outside.kept and outside.kept.run != zombie.run:
+                if zombie.numbering._begun and outside.kept and outside.kept.run != zombie.run:
                     with pytest.raises(QueryReplaced):
                         give(zombie, outside, done)
                 assert outside.taken == before
@@ -99,3 +99,13 @@ def test_what_is_above_the_kept_number_is_new(kept: Kept | None, begun: bool, ne
 def test_who_shares_a_name_is_refused(kept: Kept, begun: bool, message: str) -> None:
     with pytest.raises(QueryReplaced, match="batch 7 of query 'q'.*" + message):
         is_new(kept, BATCH, begun)
+
+
+def test_each_query_of_a_function_has_its_own_run() -> None:
+    """A query's old run stays refused although another query has used the function since."""
+    numbering = Numbering()
+    numbering.begun(Batch("a", "a", "old run", "writer", 0))
+    numbering.begun(Batch("b", "b", "run of b", "writer", 0))
+    late = Batch("a", "a", "old run", "writer", 1)
+    with pytest.raises(QueryReplaced, match="another run of the query"):
+        numbering.is_new(Kept("a", "new run", "another writer", 0), late)
