@@ -32,7 +32,7 @@ class CommandParser(argparse.ArgumentParser):
         with options, since argparse then loses the `--`.
         """
         has_end = args is not None and "--" in args
-        has_actions = any(isinstance(one, argparse._SubParsersAction) for one in self._actions)
+        has_actions = any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
         if self._intermixing or has_end or has_actions:
             return super().parse_known_args(args, namespace)
         self._intermixing = True

@@ -35,7 +35,7 @@ def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: b
                 raise CommandFailed(missing(name, names, what))
         return list(dict.fromkeys(asked))
     patterns = [pattern(text) for text in asked]
-    found = [name for name in names if any(one.fullmatch(name) for one in patterns)]
+    found = [name for name in names if any(expression.fullmatch(name) for expression in patterns)]
     if not found:
         raise CommandFailed(f"no {what} matches {' or '.join(asked)}")
     return found

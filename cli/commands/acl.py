@@ -124,12 +124,12 @@ run = carry_out
 
 def add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
     """Add the options that name an ACL's resource: `--topic`, `--group` and so on, of which one may be given."""
-    one = action.add_mutually_exclusive_group(required=required)
+    group = action.add_mutually_exclusive_group(required=required)
     for kind in _RESOURCES:
-        one.add_argument(
+        group.add_argument(
             f"--{kind}", metavar="NAME", help=f"the {kind.replace('-', ' ')} of this name; * stands for all"
         )
-    one.add_argument("--cluster", action="store_true", help="the cluster as a whole")
+    group.add_argument("--cluster", action="store_true", help="the cluster as a whole")
 
 
 def resource_of(arguments: argparse.Namespace) -> tuple[AclResourceType, str] | None:
@@ -265,7 +265,7 @@ def _code(kind: type[_CodeT], name: str) -> _CodeT:
     """
     from ...protocol.nearest import nearest
 
-    known = [one.name for one in kind if one.value > 1]
+    known = [member.name for member in kind if member.value > 1]
     wanted = name.upper().replace("-", "_")
     if wanted not in known:
         meant = nearest(wanted, known)

@@ -65,7 +65,7 @@ def _row(listener: ListenerReport) -> tuple[str, ...]:
         listener.address,
         listener.advertised or "-",
         listener.protocol,
-        ", ".join(f"{one.name}: {one.users}" for one in listener.mechanisms) or "-",
+        ", ".join(f"{mechanism.name}: {mechanism.users}" for mechanism in listener.mechanisms) or "-",
         listener.client_certificates or "-",
         "-" if certificate is None else _whose(certificate),
         "-" if certificate is None else certificate.expires,

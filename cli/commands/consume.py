@@ -228,7 +228,11 @@ class Places:
 
     def check(self, partitions: set[TopicPartition] | None = None) -> None:
         """Raise CommandFailed if partitions have no answering leader; `partitions` limits the check to these."""
-        missing = {one: why for one, why in self.missing.items() if partitions is None or one in partitions}
+        missing = {
+            partition: why
+            for partition, why in self.missing.items()
+            if partitions is None or partition in partitions
+        }
         if missing:
             named = "; ".join(f"{topic}-{index}: {refusal(why)}" for (topic, index), why in missing.items())
             raise CommandFailed(f"not all records are printed: {named}")
@@ -247,16 +251,16 @@ class Places:
             self._admin.list_offsets(dict.fromkeys(partitions, stamp), read_committed=self._read_committed),
         )
         found: dict[TopicPartition, int | None] = {}
-        for one in partitions:
-            self.missing.pop(one, None)
-            match ends[one], begins[one]:
+        for partition in partitions:
+            self.missing.pop(partition, None)
+            match ends[partition], begins[partition]:
                 case (KafkaError() as why, _) | (_, KafkaError() as why):
                     if not why.code.retriable:
                         raise why
-                    self.missing[one] = why
+                    self.missing[partition] = why
                 case int(end), int(begin):
-                    self.ends[one] = min(end, self.ends.get(one, end))
-                    found[one] = self._begin(begin, end)
+                    self.ends[partition] = min(end, self.ends.get(partition, end))
+                    found[partition] = self._begin(begin, end)
         if kind == "offset" and self.ends and number > (last := max(self.ends.values())):
             raise CommandFailed(f"there is no offset {number} yet: the log ends at {last}")
         return found

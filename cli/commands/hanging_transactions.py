@@ -31,28 +31,28 @@ def find_hanging(arguments: argparse.Namespace) -> int:
         print_json(
             [
                 {
-                    "topic": one.partition.topic,
-                    "partition": one.partition.partition,
-                    "producer_id": one.producer.producer_id,
-                    "producer_epoch": one.producer.producer_epoch,
-                    "start_offset": one.producer.transaction_start,
-                    "last_timestamp": one.producer.last_ms,
-                    "coordinator_epoch": one.producer.coordinator_epoch,
+                    "topic": transaction.partition.topic,
+                    "partition": transaction.partition.partition,
+                    "producer_id": transaction.producer.producer_id,
+                    "producer_epoch": transaction.producer.producer_epoch,
+                    "start_offset": transaction.producer.transaction_start,
+                    "last_timestamp": transaction.producer.last_ms,
+                    "coordinator_epoch": transaction.producer.coordinator_epoch,
                 }
-                for one in found
+                for transaction in found
             ]
         )
         return int(bool(found))
     columns = ("TOPIC", "PARTITION", "PRODUCER-ID", "PRODUCER-EPOCH", "START-OFFSET", "LAST-WRITTEN")
     rows = [
         (
-            *one.partition,
-            one.producer.producer_id,
-            one.producer.producer_epoch,
-            one.producer.transaction_start,
-            iso_time(one.producer.last_ms),
+            *transaction.partition,
+            transaction.producer.producer_id,
+            transaction.producer.producer_epoch,
+            transaction.producer.transaction_start,
+            iso_time(transaction.producer.last_ms),
         )
-        for one in found
+        for transaction in found
     ]
     print_table(columns, rows)
     return int(bool(found))

@@ -116,7 +116,7 @@ def _set_password(arguments: argparse.Namespace, quorum: _Quorum) -> None:
         )
         changes.append(sealed_change(quorum.secrets, arguments.name, mechanism, credential))
     result = quorum.submit(AlterScramCredentials(changes=changes))
-    _check(*((one.error_code, one.error_message) for one in result.changes))
+    _check(*((change.error_code, change.error_message) for change in result.changes))
     if arguments.output == "json":
         print_json([{"user": arguments.name, "mechanism": name, "result": "set"} for name in names])
     else:
@@ -130,7 +130,7 @@ def _create_acls(arguments: argparse.Namespace, quorum: _Quorum) -> None:
         raise UsageError("--create-acl needs --principal and --operation")
     acls = acls_of(arguments)
     result = quorum.submit(CreateAcls(acls=[AclEntry(**acl._asdict()) for acl in acls]))
-    _check(*((one.error_code, one.error_message) for one in result.results))
+    _check(*((answer.error_code, answer.error_message) for answer in result.results))
     print_acls(arguments, acls)
 
 
@@ -145,8 +145,8 @@ def _delete_acls(arguments: argparse.Namespace, quorum: _Quorum) -> None:
     wanted = filter_of(arguments)
     confirm("Remove all ACLs that match these options?", yes=arguments.yes)
     result = quorum.submit(DeleteAcls(filters=[AclFilterEntry(**wanted._asdict())]))
-    _check(*((one.error_code, one.error_message) for one in result.results))
-    print_acls(arguments, [Acl.of(acl) for one in result.results for acl in one.acls])
+    _check(*((answer.error_code, answer.error_message) for answer in result.results))
+    print_acls(arguments, [Acl.of(acl) for answer in result.results for acl in answer.acls])
 
 
 def _check(*outcomes: tuple[int, str]) -> None:
@@ -229,8 +229,8 @@ class _Quorum:
                 ids.insert(0, reply.leader_id)
             else:
                 time.sleep(_PAUSE_S)
-        told = "; ".join(f"node {node_id}: {reason}" for node_id, reason in reasons.items())
-        raise CommandFailed(f"the quorum did not carry out the command: {told}")
+        answers = "; ".join(f"node {node_id}: {reason}" for node_id, reason in reasons.items())
+        raise CommandFailed(f"the quorum did not carry out the command: {answers}")
 
     def _ask(self, node_id: int, command: Command[ResultT]) -> tuple[CommandReply | None, str]:
         """Send a command to one quorum node. Return its reply, or None and the reason.

@@ -201,5 +201,5 @@ def _follow(running: RunningPipeline, *, as_json: bool) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    for one in running.progress():
-        say(one.to_json() if as_json else one, flush=True)
+    for progress in running.progress():
+        say(progress.to_json() if as_json else progress, flush=True)

@@ -108,15 +108,15 @@ def list_tokens(arguments: argparse.Namespace) -> None:
     from ..run_client import run_client
 
     found = run_client(_describe(connection_of(arguments), arguments.owner))
-    known = {one.token_id for one in found}
+    known = {token.token_id for token in found}
     for token_id in arguments.ids:
         if token_id not in known:
             raise CommandFailed(missing(token_id, known, "token"))
-    shown = [one for one in found if not arguments.ids or one.token_id in arguments.ids]
+    shown = [token for token in found if not arguments.ids or token.token_id in arguments.ids]
     if arguments.output == "json":
-        print_json([_told(one) for one in shown])
+        print_json([_told(token) for token in shown])
     else:
-        print_table(_COLUMNS, [_row(one) for one in shown])
+        print_table(_COLUMNS, [_row(token) for token in shown])
 
 
 def renew_token(arguments: argparse.Namespace) -> None:
@@ -140,20 +140,20 @@ def expire_token(arguments: argparse.Namespace) -> None:
 _COLUMNS = ("ID", "OWNER", "REQUESTER", "RENEWERS", "ISSUED", "EXPIRES", "ENDS")
 
 
-def _row(one: DelegationToken) -> tuple[str, ...]:
-    times = map(iso_time, (one.issued_at_ms, one.expires_at_ms, one.ends_at_ms))
-    return (one.token_id, one.owner, one.requester, " ".join(one.renewers), *times)
+def _row(token: DelegationToken) -> tuple[str, ...]:
+    times = map(iso_time, (token.issued_at_ms, token.expires_at_ms, token.ends_at_ms))
+    return (token.token_id, token.owner, token.requester, " ".join(token.renewers), *times)
 
 
-def _told(one: DelegationToken) -> dict[str, object]:
+def _told(token: DelegationToken) -> dict[str, object]:
     return {
-        "id": one.token_id,
-        "owner": one.owner,
-        "requester": one.requester,
-        "renewers": list(one.renewers),
-        "issued_ms": one.issued_at_ms,
-        "expires_ms": one.expires_at_ms,
-        "ends_ms": one.ends_at_ms,
+        "id": token.token_id,
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": list(token.renewers),
+        "issued_ms": token.issued_at_ms,
+        "expires_ms": token.expires_at_ms,
+        "ends_ms": token.ends_at_ms,
     }
 
 
@@ -215,7 +215,7 @@ async def _expire(connection: dict[str, object], token_id: str, period_ms: int |
 
 def _named(tokens: list[DelegationToken], token_id: str) -> DelegationToken:
     """Return the delegation token with this id, so that no secret has to be given on a command line."""
-    for one in tokens:
-        if one.token_id == token_id:
-            return one
-    raise CommandFailed(missing(token_id, {one.token_id for one in tokens}, "token"))
+    for token in tokens:
+        if token.token_id == token_id:
+            return token
+    raise CommandFailed(missing(token_id, {token.token_id for token in tokens}, "token"))

@@ -198,16 +198,24 @@ def list_transactions(arguments: argparse.Namespace) -> None:
         print_json(
             [
                 {
-                    "transactional_id": one.transactional_id,
-                    "state": one.state,
-                    "producer_id": one.producer_id,
-                    "coordinator": one.coordinator,
+                    "transactional_id": transaction.transactional_id,
+                    "state": transaction.state,
+                    "producer_id": transaction.producer_id,
+                    "coordinator": transaction.coordinator,
                 }
-                for one in listed
+                for transaction in listed
             ]
         )
     else:
-        rows = [(one.transactional_id, one.state, one.producer_id, one.coordinator) for one in listed]
+        rows = [
+            (
+                transaction.transactional_id,
+                transaction.state,
+                transaction.producer_id,
+                transaction.coordinator,
+            )
+            for transaction in listed
+        ]
         print_table(("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR"), rows)
     raise_refusals(failures)
 
@@ -222,14 +230,14 @@ def describe(arguments: argparse.Namespace) -> None:
     if failures and not found:
         raise_refusals(failures)
     if arguments.output == "json":
-        print_json([_as_json(one, summary=arguments.summary) for one in found])
+        print_json([_as_json(transaction, summary=arguments.summary) for transaction in found])
     elif arguments.summary:
-        print_table([label for label, _ in _LABELS], [_summary(one) for one in found])
+        print_table([label for label, _ in _LABELS], [_summary(transaction) for transaction in found])
     else:
-        for number, one in enumerate(found):
+        for number, transaction in enumerate(found):
             if number:
                 say()
-            _print(one)
+            _print(transaction)
     raise_refusals(failures)
 
 
@@ -238,18 +246,23 @@ def abort(arguments: argparse.Namespace) -> None:
     from ..run_client import raise_refusals, run_client
     from ..terminal.confirmation import confirm
 
-    told, unlisted = run_client(_describe(arguments))
+    answers, unlisted = run_client(_describe(arguments))
     raise_refusals(unlisted)  # Either all matching transactions are aborted or none is.
-    described, failures = _split(told)
-    opened = [one for one in described if one.state == "Ongoing"]
+    described, failures = _split(answers)
+    opened = [transaction for transaction in described if transaction.state == "Ongoing"]
     if opened:
-        listed = ", ".join(f"{one.transactional_id} (open for {age(one)})" for one in opened)
+        listed = ", ".join(
+            f"{transaction.transactional_id} (open for {age(transaction)})" for transaction in opened
+        )
         confirm(f"Abort {listed} and fence the producer?", yes=arguments.yes)
         failures |= run_client(_abort_all(arguments, opened))
     results = [
-        (one.transactional_id, "aborted" if one.state == "Ongoing" else f"not open: {one.state}")
-        for one in described
-        if one.transactional_id not in failures
+        (
+            transaction.transactional_id,
+            "aborted" if transaction.state == "Ongoing" else f"not open: {transaction.state}",
+        )
+        for transaction in described
+        if transaction.transactional_id not in failures
     ]
     if failures and not results:
         raise_refusals(failures)
@@ -295,49 +308,49 @@ _LABELS = (
 )
 
 
-def _summary(one: TransactionDescription) -> list[object]:
+def _summary(transaction: TransactionDescription) -> list[object]:
     from ..arguments.selection import iso_time
 
     values: dict[str, object] = {
-        "started": iso_time(one.started_ms) or "-",
-        "open_for": age(one),
-        "app_version": "-" if one.app_version < 0 else one.app_version,
-        "partitions": len(one.partitions),
+        "started": iso_time(transaction.started_ms) or "-",
+        "open_for": age(transaction),
+        "app_version": "-" if transaction.app_version < 0 else transaction.app_version,
+        "partitions": len(transaction.partitions),
     }
-    return [values[field] if field in values else getattr(one, field) for _, field in _LABELS]
+    return [values[field] if field in values else getattr(transaction, field) for _, field in _LABELS]
 
 
-def _print(one: TransactionDescription) -> None:
-    for (label, _), value in zip(_LABELS, _summary(one), strict=True):
+def _print(transaction: TransactionDescription) -> None:
+    for (label, _), value in zip(_LABELS, _summary(transaction), strict=True):
         say(f"{label:<17}{value}")
-    if one.partitions:
-        print_table(("TOPIC", "PARTITION"), one.partitions)
+    if transaction.partitions:
+        print_table(("TOPIC", "PARTITION"), transaction.partitions)
 
 
-def _as_json(one: TransactionDescription, *, summary: bool) -> dict[str, Any]:
+def _as_json(transaction: TransactionDescription, *, summary: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "transactional_id": one.transactional_id,
-        "state": one.state,
-        "producer_id": one.producer_id,
-        "producer_epoch": one.producer_epoch,
-        "timeout_ms": one.timeout_ms,
-        "started_ms": None if one.started_ms < 0 else one.started_ms,
-        "app_version": None if one.app_version < 0 else one.app_version,
-        "coordinator": one.coordinator,
-        "partition_count": len(one.partitions),
+        "transactional_id": transaction.transactional_id,
+        "state": transaction.state,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "timeout_ms": transaction.timeout_ms,
+        "started_ms": None if transaction.started_ms < 0 else transaction.started_ms,
+        "app_version": None if transaction.app_version < 0 else transaction.app_version,
+        "coordinator": transaction.coordinator,
+        "partition_count": len(transaction.partitions),
     }
     if not summary:
-        fields["partitions"] = [list(partition) for partition in one.partitions]
+        fields["partitions"] = [list(partition) for partition in transaction.partitions]
     return fields
 
 
-def age(one: TransactionDescription, now_ms: float | None = None) -> str:
+def age(transaction: TransactionDescription, now_ms: float | None = None) -> str:
     """Return how long an unfinished transaction has been open, as text such as `5m12s`; `-` for an ended
     transaction."""
-    if one.started_ms < 0 or one.state not in ("Ongoing", "PrepareCommit", "PrepareAbort"):
+    if transaction.started_ms < 0 or transaction.state not in ("Ongoing", "PrepareCommit", "PrepareAbort"):
         return "-"
     now_ms = time.time() * 1000 if now_ms is None else now_ms
-    minutes, seconds = divmod(max(0, round((now_ms - one.started_ms) / 1000)), 60)
+    minutes, seconds = divmod(max(0, round((now_ms - transaction.started_ms) / 1000)), 60)
     hours, minutes = divmod(minutes, 60)
     parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
     first = next((number for number, (count, _) in enumerate(parts) if count), 2)
@@ -365,7 +378,9 @@ async def _list(arguments: argparse.Namespace) -> Listed:
             )
         )
     wanted = set() if arguments.regex else set(arguments.names)
-    return [one for one in found if not wanted or one.transactional_id in wanted], failures
+    return [
+        transaction for transaction in found if not wanted or transaction.transactional_id in wanted
+    ], failures
 
 
 def _joined(answers: Mapping[int, list[TransactionListing] | KafkaError]) -> Listed:
@@ -373,7 +388,7 @@ def _joined(answers: Mapping[int, list[TransactionListing] | KafkaError]) -> Lis
     from ...client.admin.by_broker import split
 
     listed, failures = split(answers)
-    found = {(one.transactional_id, one.producer_id): one for one in listed}
+    found = {(transaction.transactional_id, transaction.producer_id): transaction for transaction in listed}
     return [found[key] for key in sorted(found)], {
         f"broker {broker}": why for broker, why in failures.items()
     }
@@ -417,15 +432,15 @@ async def _named(arguments: argparse.Namespace) -> tuple[list[str], Failures]:
         )
     if pattern and not listed and not failures:
         raise CommandFailed(f"no transactional id matches {' or '.join(arguments.names)}")
-    return [one.transactional_id for one in listed], failures
+    return [transaction.transactional_id for transaction in listed], failures
 
 
 def _split(described: Described) -> tuple[list[TransactionDescription], dict[str, KafkaError]]:
     """Separate the descriptions of transactional ids from the errors."""
     from ...protocol.errors import KafkaError
 
-    found = [one for one in described.values() if not isinstance(one, KafkaError)]
-    return found, {name: one for name, one in described.items() if isinstance(one, KafkaError)}
+    found = [answer for answer in described.values() if not isinstance(answer, KafkaError)]
+    return found, {name: answer for name, answer in described.items() if isinstance(answer, KafkaError)}
 
 
 async def _abort_all(
@@ -435,14 +450,20 @@ async def _abort_all(
     from ...client.admin import Admin
     from ...protocol.errors import ErrorCode, KafkaError
 
-    asked = {one.transactional_id: one for one in opened}
+    asked = {transaction.transactional_id: transaction for transaction in opened}
     async with Admin(**connection_of(arguments)) as admin:
         found, failures = _split(await admin.describe_transactions(asked))
-        same = [one for one in found if one.identity == asked[one.transactional_id].identity]
-        for name in asked.keys() - failures.keys() - {one.transactional_id for one in same}:
+        same = [
+            transaction
+            for transaction in found
+            if transaction.identity == asked[transaction.transactional_id].identity
+        ]
+        for name in asked.keys() - failures.keys() - {transaction.transactional_id for transaction in same}:
             why = f"the transaction of {name!r} has ended, and another one is open: it was not aborted"
             failures[name] = KafkaError(ErrorCode.INVALID_TXN_STATE, why)
-        return failures | await _refused(admin.abort_transaction, [one.transactional_id for one in same])
+        return failures | await _refused(
+            admin.abort_transaction, [transaction.transactional_id for transaction in same]
+        )
 
 
 async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[str, KafkaError]:

@@ -106,7 +106,9 @@ def create_user(arguments: argparse.Namespace) -> None:
         arguments.password_file, NEW_PASSWORD_VARIABLE, f"new password of {arguments.name}", twice=True
     )
     mechanisms = list(dict.fromkeys(arguments.mechanism or [DEFAULT_MECHANISM]))
-    wanted = [UserPassword(arguments.name, password, one, arguments.iterations) for one in mechanisms]
+    wanted = [
+        UserPassword(arguments.name, password, mechanism, arguments.iterations) for mechanism in mechanisms
+    ]
     run_client(_alter(connection, wanted, []))
     _print_results(arguments, mechanisms, "set")
 
@@ -116,18 +118,26 @@ def list_users(arguments: argparse.Namespace) -> None:
     from ..run_client import run_client
 
     found = run_client(_describe(connection_of(arguments)))
-    known = {one.user for one in found}
+    known = {credential.user for credential in found}
     for name in arguments.names:
         if name not in known:
             raise CommandFailed(missing(name, known, "user"))
-    shown = [one for one in found if not arguments.names or one.user in arguments.names]
+    shown = [credential for credential in found if not arguments.names or credential.user in arguments.names]
     if arguments.output == "json":
         print_json(
-            [{"user": one.user, "mechanism": one.mechanism, "iterations": one.iterations} for one in shown]
+            [
+                {
+                    "user": credential.user,
+                    "mechanism": credential.mechanism,
+                    "iterations": credential.iterations,
+                }
+                for credential in shown
+            ]
         )
     else:
         print_table(
-            ("USER", "MECHANISM", "ITERATIONS"), [(one.user, one.mechanism, one.iterations) for one in shown]
+            ("USER", "MECHANISM", "ITERATIONS"),
+            [(credential.user, credential.mechanism, credential.iterations) for credential in shown],
         )
 
 
@@ -137,20 +147,24 @@ def delete_user(arguments: argparse.Namespace) -> None:
 
     connection = connection_of(arguments)
     found = run_client(_describe(connection))
-    of_user = [one.mechanism for one in found if one.user == arguments.name]
+    of_user = [credential.mechanism for credential in found if credential.user == arguments.name]
     if not of_user:
-        raise CommandFailed(missing(arguments.name, {one.user for one in found}, "user"))
+        raise CommandFailed(missing(arguments.name, {credential.user for credential in found}, "user"))
     mechanisms = list(dict.fromkeys(arguments.mechanism or of_user))
     confirm(f"Delete the passwords of {arguments.name} for {', '.join(mechanisms)}?", yes=arguments.yes)
-    run_client(_alter(connection, [], [(arguments.name, one) for one in mechanisms]))
+    run_client(_alter(connection, [], [(arguments.name, mechanism) for mechanism in mechanisms]))
     _print_results(arguments, mechanisms, "deleted")
 
 
 def _print_results(arguments: argparse.Namespace, mechanisms: list[str], word: str) -> None:
     if arguments.output == "json":
-        print_json([{"user": arguments.name, "mechanism": one, "result": word} for one in mechanisms])
+        print_json(
+            [{"user": arguments.name, "mechanism": mechanism, "result": word} for mechanism in mechanisms]
+        )
     else:
-        print_table(("USER", "MECHANISM", "RESULT"), [(arguments.name, one, word) for one in mechanisms])
+        print_table(
+            ("USER", "MECHANISM", "RESULT"), [(arguments.name, mechanism, word) for mechanism in mechanisms]
+        )
 
 
 async def _describe(connection: dict[str, object]) -> list[UserLogin]:

@@ -72,8 +72,8 @@ def load(path: Path) -> Profiles:
         note(f"others may read {path}, which may hold passwords: chmod 600 {path}")
     try:
         settings = {
-            str(name): {str(key): _text(value) for key, value in one.items()}
-            for name, one in found["profiles"].items()
+            str(name): {str(key): _text(value) for key, value in profile.items()}
+            for name, profile in found["profiles"].items()
         }
         chosen = found.get("chosen")
     except (AttributeError, KeyError, TypeError):

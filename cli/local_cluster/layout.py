@@ -141,7 +141,7 @@ class ClusterLayout:
 
         folders = [self.directory / member.name for member in self.quorum]
         found = [formation.load(disk.Directory(folder)) for folder in folders if folder.is_dir()]
-        return any(one is not None and one.formed for one in found)
+        return any(loaded is not None and loaded.formed for loaded in found)
 
     @property
     def cluster_file(self) -> Path:
@@ -250,8 +250,8 @@ class ClusterLayout:
                 shutil.rmtree(self.directory / member.name, ignore_errors=True)
         files = [file for file in self._files() if file.relative_to(self.directory).parts[0] not in keep]
         for file in files:
-            for one in (file, *file.parent.glob(f"{glob.escape(file.name)}.*.part")):
-                one.unlink(missing_ok=True)
+            for path in (file, *file.parent.glob(f"{glob.escape(file.name)}.*.part")):
+                path.unlink(missing_ok=True)
         for folder in (*dict.fromkeys(file.parent for file in files), self.directory):
             with suppress(OSError):
                 folder.rmdir()
@@ -261,7 +261,9 @@ class ClusterLayout:
         for member in self.members:
             yield from (self.settings_file(member), self.log_file(member), self.pid_file(member))
         yield self.directory / "logs" / "up.log"
-        yield from ClusterSecurity(self.directory, self.protocol).files(one.name for one in self.brokers)
+        yield from ClusterSecurity(self.directory, self.protocol).files(
+            broker.name for broker in self.brokers
+        )
         yield self.directory / CONSOLE_LOG
         for name in (LAYOUT_FILE, "cluster.secret", "quorum.secret", "cluster.json", "up.lock"):
             yield self.directory / name
@@ -296,9 +298,9 @@ def open_layout(
         known.protocol = protocol
     if base_port is not None:
         known.quorum = [
-            _moved(one, base_port + QUORUM_PORT_DISTANCE, FIRST_QUORUM_ID) for one in known.quorum
+            _moved(member, base_port + QUORUM_PORT_DISTANCE, FIRST_QUORUM_ID) for member in known.quorum
         ]
-        known.brokers = [_moved(one, base_port, FIRST_BROKER_ID) for one in known.brokers]
+        known.brokers = [_moved(member, base_port, FIRST_BROKER_ID) for member in known.brokers]
     taken = [port for member in known.members for port in (member.port, member.metrics_port)]
     known.reserved += [own for port in taken if (own := reserve(port))]
     free = free_ports(known.reserved)

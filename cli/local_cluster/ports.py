@@ -42,8 +42,8 @@ def free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
                 datagram.close()
         raise CommandFailed(f"no free port for the cluster's nodes on {HOST}: all of them are in use")
     finally:
-        for one in held:
-            one.close()
+        for held_socket in held:
+            held_socket.close()
 
 
 def candidate_ports() -> list[int]:

@@ -28,7 +28,9 @@ from ..files import write_atomically
 from ..nodes.java_properties import written
 
 ADMIN: Final = "admin"
-PROTOCOLS: Final = tuple(one.value for one in SecurityProtocol if one is not SecurityProtocol.PLAINTEXT)
+PROTOCOLS: Final = tuple(
+    protocol.value for protocol in SecurityProtocol if protocol is not SecurityProtocol.PLAINTEXT
+)
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 """The mechanisms that are enabled; the client files use the first."""
 HOSTS: Final = ("127.0.0.1", "::1", "localhost")

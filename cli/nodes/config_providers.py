@@ -103,8 +103,8 @@ def _providers(settings: Mapping[str, str], environ: Mapping[str, str], warn: Wa
         prefix = f"{PROVIDERS}.{name}"
         kind = settings.get(f"{prefix}.class", "").strip() or _CLASS_BY_NAME.get(name, "")
         if kind not in _PARAMETERS:
-            told = f"is {kind!r}" if kind else "is missing"
-            raise CommandFailed(f"{prefix}.class {told}: there are {', '.join(_PARAMETERS)}")
+            problem = f"is {kind!r}" if kind else "is missing"
+            raise CommandFailed(f"{prefix}.class {problem}: there are {', '.join(_PARAMETERS)}")
         parameters = {each: f"{prefix}.param.{each}" for each in _PARAMETERS[kind]}
         known |= {f"{prefix}.class", *parameters.values()}
         given = {each: settings[key].strip() for each, key in parameters.items() if key in settings}

@@ -234,13 +234,15 @@ def _listener(config: BrokerConfig, listener: ListenerConfig, loaded: LoadedTls 
         client_certificates="" if listener.tls is None else listener.tls.rules.client_auth.value,
         between_brokers=listener.name == config.inter_broker_listener,
         certificate=None if loaded is None else _certificate(loaded),
-        mechanisms=[] if listener.sasl is None else [_mechanism(one) for one in listener.sasl.mechanisms],
+        mechanisms=[]
+        if listener.sasl is None
+        else [_mechanism(mechanism) for mechanism in listener.sasl.mechanisms],
     )
 
 
 def _certificate(loaded: LoadedTls) -> CertificateReport:
     certificate = loaded.keys.certificate
-    soonest = min(one.not_valid_after_utc for one in loaded.keys.chain)
+    soonest = min(link.not_valid_after_utc for link in loaded.keys.chain)
     return CertificateReport(
         source=str(loaded.keys.source),
         subject=subject_of(certificate).strip("'"),
@@ -283,7 +285,7 @@ def _of_listener(listener: ListenerConfig, report: ListenerReport) -> Iterator[s
         yield f"{where} is PLAINTEXT at {report.address}: anyone on the network can read and change all data in transit"
     if protocol is SecurityProtocol.SASL_PLAINTEXT:
         shown = {"PLAIN": "passwords", "OAUTHBEARER": "tokens"}
-        read = [shown[one.name] for one in report.mechanisms if one.name in shown]
+        read = [shown[mechanism.name] for mechanism in report.mechanisms if mechanism.name in shown]
         yield (
             f"{where} is SASL_PLAINTEXT at {report.address}: {' and '.join((*read, 'all records'))} can be read on the "
             "way"

@@ -157,7 +157,7 @@ class MonitoringEndpoint:
                 )
             self._servers = [server]
             if tls is not None:
-                self._doors = [self._door(tls, one) for one in server.sockets]
+                self._doors = [self._door(tls, listener) for listener in server.sockets]
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             self.failure = f"metrics.listener {self._path or f'{self._host}:{self._port}'}: {reason}"
@@ -273,8 +273,8 @@ class MonitoringEndpoint:
                 return 200, _PLAIN, _text("ok\n")
             case b"/readyz":
                 reasons = await self._pages.unready()
-                told = reasons if may_read or not reasons else ["not ready"]
-                text = "".join(f"{reason}\n" for reason in told) or "ready\n"
+                shown = reasons if may_read or not reasons else ["not ready"]
+                text = "".join(f"{reason}\n" for reason in shown) or "ready\n"
                 return (503 if reasons else 200), _PLAIN, _text(text)
         return 404, _PLAIN, _text("there are /metrics, /healthz and /readyz\n")
 

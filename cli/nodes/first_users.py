@@ -83,7 +83,7 @@ def parse_first_user(word: str) -> tuple[str, ScramMechanism, ScramCredential]:
     if not name:
         raise UsageError(f"{_OPTION} needs name=NAME, as in {EXAMPLE}")
     iterations = _iterations(parts.get("iterations", str(DEFAULT_ITERATIONS)))
-    given = [one for one in ("password-file", "saltedpassword") if one in parts]
+    given = [key for key in ("password-file", "saltedpassword") if key in parts]
     if len(given) != 1:
         what = "both of them are given" if given else "neither is given"
         raise UsageError(f"{_OPTION} of {name} needs password-file or saltedpassword; {what}")

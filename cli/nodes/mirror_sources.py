@@ -175,7 +175,7 @@ def _options(options: Mapping[str, str]) -> SecurityOptions:
     """
     from ...client.security.options import SecurityOptions
 
-    known = [one.name for one in fields(SecurityOptions) if one.name not in FOR_PROGRAMS]
+    known = [field.name for field in fields(SecurityOptions) if field.name not in FOR_PROGRAMS]
     given: dict[str, Any] = {}
     for name, value in options.items():
         if name not in known:

@@ -90,9 +90,9 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """
 
     def __init__(self, prog: str) -> None:
-        told = os.environ.get("COLUMNS", "")
+        width = os.environ.get("COLUMNS", "")
         try:
-            columns = int(told) if told.isdecimal() else os.get_terminal_size().columns
+            columns = int(width) if width.isdecimal() else os.get_terminal_size().columns
         except OSError:
             columns = 80
         super().__init__(prog, width=max(columns, 20) - 2)

@@ -160,13 +160,13 @@ def _entries(node: Any, prefix: str, path: Path, within: tuple[Any, ...]) -> dic
             raise CommandFailed(
                 f"{path}: the key in line {line} is a list or a mapping, and has to be a name"
             )
-        if any(value is one for one in within):
+        if any(value is around for around in within):
             raise CommandFailed(f"{path}: {prefix}{name.value} in line {line} refers to what it is part of")
         if name.value == "<<" and not name.style:
-            for one in value.value if value.id == "sequence" else [value]:
-                if one.id != "mapping" or any(one is around for around in within):
+            for mapping in value.value if value.id == "sequence" else [value]:
+                if mapping.id != "mapping" or any(mapping is around for around in within):
                     raise CommandFailed(f"{path}: << in line {line} merges mappings, and this is none")
-                merged = _entries(one, prefix, path, (*within, one)) | merged
+                merged = _entries(mapping, prefix, path, (*within, mapping)) | merged
             continue
         if name.value in lines:
             raise _twice(path, f"{prefix}{name.value}", lines[name.value], line)
@@ -185,7 +185,7 @@ def _joined(node: Any, key: str, path: Path, within: tuple[Any, ...]) -> str:
             raise CommandFailed(
                 f"{path}: {key} in line {value.start_mark.line + 1} is a list, which has texts in it, and no mappings"
             )
-        if any(value is one for one in (*within, node)):
+        if any(value is around for around in (*within, node)):
             raise CommandFailed(f"{path}: {key} refers to what it is part of")
         texts.append(value.value if value.id == "scalar" else _joined(value, key, path, (*within, node)))
     return ",".join(texts)

@@ -69,7 +69,7 @@ def as_json(found: Audit) -> dict[str, Any]:
 def remarks(found: Audit) -> list[str]:
     """Return the lines of an audit before its verdict: surplus records, and buckets and topics that were not
     compared."""
-    lines = [told] if (told := surplus(found.rows)) else []
+    lines = [remark] if (remark := surplus(found.rows)) else []
     for state, why in (
         ("open", "open: they are judged once they are over for as long as --grace says"),
         ("expired", "expired: of their records some may have been deleted from the log"),

@@ -84,7 +84,7 @@ async def audit(question: AuditQuestion) -> Audit:
     # Topics are listed before they are read, because a consumer's metadata request would create missing topics.
     existing = await _partitions(question.connection)
     logs = [_Log(LOG_TIER, question.connection, existing)] if question.log or question.copies else []
-    logs += [_Log(one.tier, one.connection, await _partitions(one.connection)) for one in question.copies]
+    logs += [_Log(copy.tier, copy.connection, await _partitions(copy.connection)) for copy in question.copies]
     found, tally = Audit(), Tally()
     if question.audit_topic in existing or not (question.copies and question.topics):
         select(existing, [question.audit_topic], "topic", regex=False)
@@ -98,7 +98,7 @@ async def audit(question: AuditQuestion) -> Audit:
     if not topics:
         raise CommandFailed(f"topic {question.audit_topic!r} holds no reports of this time")
     reporting = tally.tiers(topics)
-    found.silent_tiers = [one for one in question.tiers if one not in reporting and not is_log_tier(one)]
+    found.silent_tiers = [tier for tier in question.tiers if tier not in reporting and not is_log_tier(tier)]
     for topic in topics:
         await _compare(question, topic, logs, tally, found)
     if not found.rows:
@@ -120,7 +120,7 @@ async def _compare(
             tally.tiers([topic]),
             question.tiers,
             log=bool(logs),
-            copies=[one.tier for one in question.copies],
+            copies=[copy.tier for copy in question.copies],
         )
     except NothingToCompare as error:
         found.not_compared[topic] = str(error)
@@ -182,17 +182,17 @@ async def _read_log(
 
     def handle(partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
         first_stamps.setdefault(partition, records[0].timestamp_ms)
-        counts.count(topic, [one for one in stamped(records) if one[0] >= first_ms])
+        counts.count(topic, [stamp for stamp in stamped(records) if stamp[0] >= first_ms])
 
     partitions = [TopicPartition(topic, index) for index in log.existing[topic]]
     async with _consumer(log.connection) as consumer:
         consumer.assign(partitions)
         consumer.seek_to_timestamp(first_ms)
-        positions = {one: await consumer.position(one) for one in partitions}
+        positions = {partition: await consumer.position(partition) for partition in partitions}
         beginnings = await consumer.beginning_offsets(partitions)
         await _read_to_the_end(consumer, f"counting {topic}", handle)
-    trimmed = [one for one in partitions if 0 < beginnings[one] == positions[one]]
-    return counts, max((first_stamps.get(one, window.to_ms) for one in trimmed), default=0)
+    trimmed = [partition for partition in partitions if 0 < beginnings[partition] == positions[partition]]
+    return counts, max((first_stamps.get(partition, window.to_ms) for partition in trimmed), default=0)
 
 
 def _consumer(connection: Mapping[str, Any]) -> Consumer:
@@ -206,7 +206,7 @@ async def _read_to_the_end(consumer: Consumer, what: str, handle: Handle) -> Non
 
     partitions = consumer.assignment()
     ends = await consumer.end_offsets(partitions)
-    left = {one: ends[one] - await consumer.position(one) for one in partitions}
+    left = {partition: ends[partition] - await consumer.position(partition) for partition in partitions}
     total = sum(left.values())
     console = Console(stderr=True)
     with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
@@ -216,5 +216,7 @@ async def _read_to_the_end(consumer: Consumer, what: str, handle: Handle) -> Non
                 await consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_A_TIME)
             ).items():
                 handle(partition, records)
-            left = {one: ends[one] - await consumer.position(one) for one in partitions}
+            left = {
+                partition: ends[partition] - await consumer.position(partition) for partition in partitions
+            }
             progress.update(bar, completed=total - sum(max(0, offsets) for offsets in left.values()))

@@ -104,10 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
         )
     )
     if arguments.output == "json":
-        print_json([one.as_json() for one in results])
+        print_json([result.as_json() for result in results])
     else:
         print_table(
             ("PHASE", "RECORDS", "SECONDS", "RECORDS/S", "MB/S", "P50-MS", "P99-MS", "P99.9-MS", "MAX-MS"),
-            [one.row() for one in results],
+            [result.row() for result in results],
         )
     return 0

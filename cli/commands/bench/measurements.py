@@ -189,7 +189,7 @@ async def _consume(topic: str, options: BenchOptions, progress: Progress) -> Pha
     ) as consumer:
         ends = await consumer.end_offsets(consumer.assignment())
         starts = await consumer.beginning_offsets(consumer.assignment())
-        wanted = min(options.records, sum(ends[one] - starts[one] for one in ends))
+        wanted = min(options.records, sum(ends[partition] - starts[partition] for partition in ends))
         if not wanted:
             raise CommandFailed(
                 f"{topic} holds no records to consume: measure produce before it, or name a --topic"

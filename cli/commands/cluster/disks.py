@@ -17,8 +17,8 @@ def disks(arguments: argparse.Namespace) -> None:
     found = run_client(_ask(arguments))
     folders = [
         (broker, folder)
-        for broker, told in found.items()
-        for folder in (() if isinstance(told, KafkaError) else told)
+        for broker, answer in found.items()
+        for folder in (() if isinstance(answer, KafkaError) else answer)
     ]
     if arguments.output == "json":
         print_json([_as_json(broker, folder) for broker, folder in folders])
@@ -38,7 +38,9 @@ def disks(arguments: argparse.Namespace) -> None:
                 for broker, folder in folders
             ],
         )
-    raise_refusals({f"broker {one}": told for one, told in found.items() if isinstance(told, KafkaError)})
+    raise_refusals(
+        {f"broker {broker}": answer for broker, answer in found.items() if isinstance(answer, KafkaError)}
+    )
 
 
 async def _ask(arguments: argparse.Namespace) -> dict[int, list[LogDirDescription] | KafkaError]:
@@ -54,7 +56,7 @@ def _as_json(broker: int, folder: LogDirDescription) -> dict[str, Any]:
         "total_bytes": folder.total_bytes,
         "usable_bytes": folder.usable_bytes,
         "replicas": [
-            {"topic": one.topic, "partition": one.partition, "size_bytes": size}
-            for one, size in sorted(folder.replicas.items())
+            {"topic": partition.topic, "partition": partition.partition, "size_bytes": size}
+            for partition, size in sorted(folder.replicas.items())
         ],
     }

@@ -25,7 +25,7 @@ def elect(arguments: argparse.Namespace) -> None:
             yes=arguments.yes,
         )
     results = run_client(_elect(arguments))
-    rows = [(*one, _result(error)) for one, error in sorted(results.items())]
+    rows = [(*partition, _result(error)) for partition, error in sorted(results.items())]
     if arguments.output == "json":
         print_json([{"topic": topic, "partition": index, "result": word} for topic, index, word in rows])
     elif rows:
@@ -33,7 +33,11 @@ def elect(arguments: argparse.Namespace) -> None:
     else:
         say("nothing to elect")
     raise_refusals(
-        {f"{one[0]}-{one[1]}": e for one, e in results.items() if e is not None and not _needless(e)}
+        {
+            f"{partition[0]}-{partition[1]}": e
+            for partition, e in results.items()
+            if e is not None and not _needless(e)
+        }
     )
 
 
@@ -52,5 +56,7 @@ async def _elect(arguments: argparse.Namespace) -> dict[TopicPartition, KafkaErr
         partitions: list[TopicPartition] | None = None
         if arguments.topic:
             existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
-            partitions = [TopicPartition(*one) for one in named_partitions(arguments.topic, existing)]
+            partitions = [
+                TopicPartition(*partition) for partition in named_partitions(arguments.topic, existing)
+            ]
         return await admin.elect_leaders(partitions, unclean=arguments.unclean)

@@ -76,15 +76,15 @@ def assess(
     health = Health(quorum_leader, brokers_fenced=sorted(fenced))
     holding: set[int] = set()
     for topic in topics:
-        for one in topic.partitions.values():
-            name = f"{topic.name}-{one.index}"
-            holding.update(one.replicas)
-            if one.leader < 0:
+        for partition in topic.partitions.values():
+            name = f"{topic.name}-{partition.index}"
+            holding.update(partition.replicas)
+            if partition.leader < 0:
                 health.offline.append(name)
-            settled = set(one.replicas) - set(adding.get((topic.name, one.index), ()))
-            if not settled <= set(one.isr):
+            settled = set(partition.replicas) - set(adding.get((topic.name, partition.index), ()))
+            if not settled <= set(partition.isr):
                 health.under_replicated.append(name)
-            if len(one.isr) < min(min_isr.get(topic.name, 1), len(settled)):
+            if len(partition.isr) < min(min_isr.get(topic.name, 1), len(settled)):
                 health.below_min_isr.append(name)
     health.brokers_down.extend(sorted(holding - known - set(health.brokers_fenced)))
     return health
@@ -131,7 +131,7 @@ async def _look(arguments: argparse.Namespace) -> Health:
         min_isr = {
             topic.name: await _min_isr(admin, topic.name)
             for topic in topics
-            if any(len(one.isr) < len(one.replicas) for one in topic.partitions.values())
+            if any(len(partition.isr) < len(partition.replicas) for partition in topic.partitions.values())
         }
         moving = await admin.list_partition_reassignments()
     live = [broker.id for broker in cluster.brokers]
@@ -154,9 +154,9 @@ async def _quorum(admin: Admin, brokers: Iterable[int]) -> tuple[QuorumDescripti
     Every broker is asked: perhaps only one of them knows that the quorum lost entries.
     """
     found = await asyncio.gather(*(_seen_by(admin, broker_id) for broker_id in brokers))
-    problems = [told for told in found if isinstance(told, str)]
-    described = [told for told in found if isinstance(told, QuorumDescription)]
-    led = [told for told in described if told.leader_id is not None]
+    problems = [answer for answer in found if isinstance(answer, str)]
+    described = [answer for answer in found if isinstance(answer, QuorumDescription)]
+    led = [description for description in described if description.leader_id is not None]
     return next(iter(led or described), None), next(iter(problems), "")
 
 

@@ -75,8 +75,8 @@ def as_plan(moves: Mapping[TopicPartition, Move]) -> dict[str, Any]:
     return {
         "version": 1,
         "partitions": [
-            {"topic": one.topic, "partition": one.partition, "replicas": list(move.after)}
-            for one, move in sorted(moves.items())
+            {"topic": partition.topic, "partition": partition.partition, "replicas": list(move.after)}
+            for partition, move in sorted(moves.items())
         ],
     }
 
@@ -117,8 +117,8 @@ def _show_plan(arguments: argparse.Namespace, moves: Moves) -> None:
         say("nothing has to move")
         return
     rows = [
-        (*one, numbers(move.before), numbers(move.after), bytes_text(move.bytes_moved))
-        for one, move in sorted(moves.items())
+        (*partition, numbers(move.before), numbers(move.after), bytes_text(move.bytes_moved))
+        for partition, move in sorted(moves.items())
     ]
     print_table(("TOPIC", "PARTITION", "REPLICAS", "NEW-REPLICAS", "TO-COPY"), rows)
     total = sum(move.bytes_moved for move in moves.values())
@@ -129,9 +129,11 @@ async def _begin(arguments: argparse.Namespace, moves: Moves, throttle: int | No
     async with Admin(**connection_of(arguments)) as admin:
         if throttle is not None:
             brokers = {broker.id for broker in (await admin.describe_cluster()).brokers}
-            changed = {one: (move.before, move.after) for one, move in moves.items()}
+            changed = {partition: (move.before, move.after) for partition, move in moves.items()}
             await admin.throttle_moves(changed, brokers, throttle)
-        settled = await admin.alter_partition_reassignments({one: move.after for one, move in moves.items()})
+        settled = await admin.alter_partition_reassignments(
+            {partition: move.after for partition, move in moves.items()}
+        )
     raise_refusals({f"{topic}-{index}": e for (topic, index), e in settled.items() if e is not None})
 
 
@@ -144,13 +146,17 @@ async def _follow(arguments: argparse.Namespace, moves: Moves, throttle: int | N
     async with Admin(**connection_of(arguments)) as admin:
         with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
             bar = progress.add_task("moving partitions", total=len(moves))
-            while left := [one for one in await admin.list_partition_reassignments(moves) if one in moves]:
+            while left := [
+                partition
+                for partition in await admin.list_partition_reassignments(moves)
+                if partition in moves
+            ]:
                 progress.update(bar, completed=len(moves) - len(left))
                 await asyncio.sleep(LOOK_AGAIN_S)
             progress.update(bar, completed=len(moves))
         if throttle is not None:
             brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
-            await admin.lift_throttles({one.topic for one in moves}, brokers)
+            await admin.lift_throttles({partition.topic for partition in moves}, brokers)
 
 
 def _number(value: object) -> int:

@@ -40,24 +40,26 @@ async def _moves(arguments: argparse.Namespace) -> Moves:
         else:
             after = broker_ids(arguments.replicas, "--replicas")
             existing = {name: topic.partitions for name, topic in topics.items()}
-            plan = {TopicPartition(*one): after for one in named_partitions(arguments.topic, existing)}
+            plan = {
+                TopicPartition(*partition): after for partition in named_partitions(arguments.topic, existing)
+            }
         moves: Moves = {}
         sizes = await admin.partition_sizes(plan)
-        for one, replicas in plan.items():
-            if one.topic not in topics:
-                raise CommandFailed(missing(one.topic, topics, "topic"))
-            info = topics[one.topic].partitions.get(one.partition)
+        for partition, replicas in plan.items():
+            if partition.topic not in topics:
+                raise CommandFailed(missing(partition.topic, topics, "topic"))
+            info = topics[partition.topic].partitions.get(partition.partition)
             if info is None:
-                raise CommandFailed(f"there is no partition {one.partition} of {one.topic}")
+                raise CommandFailed(f"there is no partition {partition.partition} of {partition.topic}")
             copies = sum(broker_id not in info.replicas for broker_id in replicas)
-            moves[one] = Move(info.replicas, tuple(replicas), copies * sizes.get(one, 0))
+            moves[partition] = Move(info.replicas, tuple(replicas), copies * sizes.get(partition, 0))
     return moves
 
 
 async def _ongoing(arguments: argparse.Namespace) -> dict[TopicPartition, OngoingReassignment]:
     async with Admin(**connection_of(arguments)) as admin:
         found = await admin.list_partition_reassignments()
-    return {TopicPartition(*one): move for one, move in sorted(found.items())}
+    return {TopicPartition(*partition): move for partition, move in sorted(found.items())}
 
 
 def _show(arguments: argparse.Namespace, ongoing: dict[TopicPartition, OngoingReassignment]) -> None:
@@ -65,21 +67,21 @@ def _show(arguments: argparse.Namespace, ongoing: dict[TopicPartition, OngoingRe
         print_json(
             [
                 {
-                    "topic": one.topic,
-                    "partition": one.partition,
+                    "topic": partition.topic,
+                    "partition": partition.partition,
                     "replicas": move.replicas,
                     "adding": move.adding,
                     "removing": move.removing,
                 }
-                for one, move in ongoing.items()
+                for partition, move in ongoing.items()
             ]
         )
     elif not ongoing:
         say("nothing moves")
     else:
         rows = [
-            (*one, numbers(move.replicas), numbers(move.adding), numbers(move.removing))
-            for one, move in ongoing.items()
+            (*partition, numbers(move.replicas), numbers(move.adding), numbers(move.removing))
+            for partition, move in ongoing.items()
         ]
         print_table(("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"), rows)
 
@@ -92,7 +94,7 @@ def _cancel(arguments: argparse.Namespace) -> None:
         wanted = set(run_client(_named(arguments)))
     else:
         wanted = set(ongoing)
-    chosen = {one: move for one, move in ongoing.items() if one in wanted}
+    chosen = {partition: move for partition, move in ongoing.items() if partition in wanted}
     _show(arguments, chosen)
     if not chosen or arguments.dry_run:
         return
@@ -105,7 +107,7 @@ def _cancel(arguments: argparse.Namespace) -> None:
 async def _named(arguments: argparse.Namespace) -> list[TopicPartition]:
     async with Admin(**connection_of(arguments)) as admin:
         existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
-    return [TopicPartition(*one) for one in named_partitions(arguments.topic, existing)]
+    return [TopicPartition(*partition) for partition in named_partitions(arguments.topic, existing)]
 
 
 async def _cancel_all(arguments: argparse.Namespace, chosen: list[TopicPartition]) -> None:

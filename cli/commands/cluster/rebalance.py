@@ -59,11 +59,15 @@ async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[
         if await admin.list_partition_reassignments():
             raise CommandFailed("other moves are under way: 'ottla cluster reassign --list' shows them")
     replicas: dict[tuple[str, int], Sequence[int]] = {
-        (topic.name, one.index): one.replicas for topic in topics for one in topic.partitions.values()
+        (topic.name, partition.index): partition.replicas
+        for topic in topics
+        for partition in topic.partitions.values()
     }
     live = {broker.id: broker.rack for broker in cluster.brokers}
     _refuse_others_down(topics, cluster, leaving)
-    costs: dict[tuple[str, int], int] = {(one.topic, one.partition): size for one, size in sizes.items()}
+    costs: dict[tuple[str, int], int] = {
+        (partition.topic, partition.partition): size for partition, size in sizes.items()
+    }
     gone = [] if leaving is None else [leaving]
     try:
         found = plan(replicas, live, leaving=gone, sizes=costs, hosts=cluster.hosts, balance=leaving is None)
@@ -80,7 +84,9 @@ def _refuse_others_down(topics: list[TopicInfo], cluster: ClusterDescription, le
     """Raise CommandFailed while a broker other than `leaving` is down, since its replicas would be copied elsewhere
     needlessly."""
     live = {broker.id for broker in cluster.brokers}
-    holding = {broker for topic in topics for one in topic.partitions.values() for broker in one.replicas}
+    holding = {
+        broker for topic in topics for partition in topic.partitions.values() for broker in partition.replicas
+    }
     if down := sorted(holding - live - {leaving}):
         raise CommandFailed(
             f"broker {numbers(down)} holds replicas and is down: start it, or decommission it first"

@@ -103,7 +103,7 @@ async def _report(connection: Mapping[str, Any]) -> dict[str, Any]:
                 "leads": led.count(broker.id),
                 "replicas": held.count(broker.id),
             }
-            for broker in sorted(cluster.brokers, key=lambda one: one.id)
+            for broker in sorted(cluster.brokers, key=lambda broker: broker.id)
         ],
         "quorum": [
             {
@@ -123,14 +123,21 @@ def _print(report: dict[str, Any]) -> None:
     print_table(
         ("BROKER", "ADDRESS", "RACK", "HOST", "LEADS", "REPLICAS"),
         [
-            (one["id"], one["address"], one["rack"] or "", one["host"] or "", one["leads"], one["replicas"])
-            for one in report["brokers"]
+            (
+                broker["id"],
+                broker["address"],
+                broker["rack"] or "",
+                broker["host"] or "",
+                broker["leads"],
+                broker["replicas"],
+            )
+            for broker in report["brokers"]
         ],
     )
     if report["quorum"]:
         print_table(
             ("QUORUM NODE", "ADDRESS", "STATE", "TERM"),
-            [(one["id"], one["address"], one["state"], one["term"]) for one in report["quorum"]],
+            [(node["id"], node["address"], node["state"], node["term"]) for node in report["quorum"]],
         )
     if not report["under_replicated"]:
         say("no under-replicated partitions")
@@ -138,7 +145,13 @@ def _print(report: dict[str, Any]) -> None:
     print_table(
         ("UNDER-REPLICATED", "PARTITION", "LEADER", "REPLICAS", "ISR"),
         [
-            (one["topic"], one["partition"], one["leader"], numbers(one["replicas"]), numbers(one["isr"]))
-            for one in report["under_replicated"]
+            (
+                partition["topic"],
+                partition["partition"],
+                partition["leader"],
+                numbers(partition["replicas"]),
+                numbers(partition["isr"]),
+            )
+            for partition in report["under_replicated"]
         ],
     )

@@ -77,12 +77,15 @@ async def _delete_offsets(
         for name, partitions in chosen.items():
             if not partitions:
                 raise CommandFailed(f"group {name!r} keeps no offsets of {', '.join(topics)}")
-        known = {one.topic for partitions in chosen.values() for one in partitions}
+        known = {partition.topic for partitions in chosen.values() for partition in partitions}
         if missing := [topic for topic in topics if topic not in known]:
             raise CommandFailed(f"{', '.join(names)} keeps no offsets of {', '.join(missing)}")
         for name, partitions in chosen.items():
             answers = await admin.delete_offsets(name, partitions)
-            settled += [(f"{name} {one.topic}-{one.partition}", error) for one, error in answers.items()]
+            settled += [
+                (f"{name} {partition.topic}-{partition.partition}", error)
+                for partition, error in answers.items()
+            ]
     return settled
 
 
@@ -91,8 +94,8 @@ def _chosen(
 ) -> list[TopicPartition]:
     """Return the partitions in `topics` that have committed offsets; None stands for all partitions of a topic."""
     found = []
-    for one in committed:
-        indexes = topics.get(one.topic, [])
-        if indexes is None or one.partition in indexes:
-            found.append(one)
+    for partition in committed:
+        indexes = topics.get(partition.topic, [])
+        if indexes is None or partition.partition in indexes:
+            found.append(partition)
     return found

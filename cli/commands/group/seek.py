@@ -67,7 +67,7 @@ def seek(arguments: argparse.Namespace) -> None:
     target = None if arguments.to is None else parse_target(arguments.to, now_ms)
     from_file = None if arguments.to_file is None else _read(arguments.to_file)
     before, after = run_client(_seek(arguments, target, from_file))
-    rows = [(*one, before.get(one), offset) for one, offset in sorted(after.items())]
+    rows = [(*partition, before.get(partition), offset) for partition, offset in sorted(after.items())]
     if arguments.output == "json":
         print_json(
             [
@@ -111,14 +111,20 @@ async def _seek(
             raise CommandFailed(str(error)) from None
         if not arguments.dry_run and after:
             settled = await admin.alter_offsets(arguments.group, after)
-            raise_refusals({f"{one.topic}-{one.partition}": e for one, e in settled.items() if e is not None})
+            raise_refusals(
+                {
+                    f"{partition.topic}-{partition.partition}": e
+                    for partition, e in settled.items()
+                    if e is not None
+                }
+            )
     return before, after
 
 
 async def _named_offsets(admin: Admin, arguments: argparse.Namespace) -> Offsets:
     """Return the offsets by partition that options such as `--topic orders:0=42` give."""
     offsets = partition_offsets(arguments.topic, await _existing(admin)) or {}
-    return {TopicPartition(*one): offset for one, offset in offsets.items()}
+    return {TopicPartition(*partition): offset for partition, offset in offsets.items()}
 
 
 async def _partitions(admin: Admin, arguments: argparse.Namespace, known: Offsets) -> list[TopicPartition]:
@@ -128,7 +134,7 @@ async def _partitions(admin: Admin, arguments: argparse.Namespace, known: Offset
             raise CommandFailed(f"group {arguments.group!r} keeps no offsets: name topics with --topic")
         return sorted(known)
     names = [text.partition("=")[0] for text in arguments.topic]
-    return [TopicPartition(*one) for one in named_partitions(names, await _existing(admin))]
+    return [TopicPartition(*partition) for partition in named_partitions(names, await _existing(admin))]
 
 
 async def _existing(admin: Admin) -> dict[str, Collection[int]]:

@@ -48,16 +48,16 @@ def describe(arguments: argparse.Namespace) -> None:
     """Print groups with their members, and the offset and lag of each partition."""
     reports = run_client(_reports(arguments))
     if arguments.output == "json":
-        print_json([_as_json(one, arguments) for one in reports])
+        print_json([_as_json(group_report, arguments) for group_report in reports])
         return
     if arguments.summary:
         columns = ("GROUP", "COORDINATOR", "STATE", "TYPE", "ASSIGNOR", "MEMBERS", "TOTAL-LAG")
-        print_table(columns, [_summary(one) for one in reports])
+        print_table(columns, [_summary(group_report) for group_report in reports])
         return
-    for number, one in enumerate(reports):
+    for number, group_report in enumerate(reports):
         if number:
             say()
-        _print(one, arguments)
+        _print(group_report, arguments)
 
 
 def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
@@ -71,9 +71,9 @@ def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
     )
 
 
-def may_lag(one: GroupReport, least: int) -> bool:
+def may_lag(group_report: GroupReport, least: int) -> bool:
     """Return whether a group's lag is at least `least` or may be, because the lag of a partition is unknown."""
-    return one.unknown_lags > 0 or (one.total_lag or 0) >= least
+    return group_report.unknown_lags > 0 or (group_report.total_lag or 0) >= least
 
 
 async def _listed(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, KafkaError]]:
@@ -97,18 +97,20 @@ async def _listed(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], 
         ]
         if arguments.lag or arguments.min_lag is not None or arguments.min_members is not None:
             asked = [group.group_id for group in groups if group.type in DESCRIBED_TYPES]
-            reports = {one.group.group_id: one for one in await report(admin, asked)}
+            reports = {
+                group_report.group.group_id: group_report for group_report in await report(admin, asked)
+            }
             rows = [
                 row
                 | {
-                    "members": len(one.group.members),
-                    "lag": one.total_lag,
-                    "partitions_of_unknown_lag": one.unknown_lags,
+                    "members": len(group_report.group.members),
+                    "lag": group_report.total_lag,
+                    "partitions_of_unknown_lag": group_report.unknown_lags,
                 }
                 for row in rows
-                if (one := reports.get(row["group"])) is not None
-                and (arguments.min_lag is None or may_lag(one, arguments.min_lag))
-                and len(one.group.members) >= (arguments.min_members or 0)
+                if (group_report := reports.get(row["group"])) is not None
+                and (arguments.min_lag is None or may_lag(group_report, arguments.min_lag))
+                and len(group_report.group.members) >= (arguments.min_members or 0)
             ]
     return rows, failures
 
@@ -122,8 +124,8 @@ async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:
         return await report(admin, list(dict.fromkeys(names)))
 
 
-def _summary(one: GroupReport) -> tuple[object, ...]:
-    group = one.group
+def _summary(group_report: GroupReport) -> tuple[object, ...]:
+    group = group_report.group
     where = f"{group.coordinator.id} ({group.coordinator.host}:{group.coordinator.port})"
     return (
         group.group_id,
@@ -132,12 +134,12 @@ def _summary(one: GroupReport) -> tuple[object, ...]:
         group.type,
         group.assignor,
         len(group.members),
-        _lag(one.total_lag, one.unknown_lags),
+        _lag(group_report.total_lag, group_report.unknown_lags),
     )
 
 
-def _print(one: GroupReport, arguments: argparse.Namespace) -> None:
-    name, where, state, kind, assignor, members, lag = _summary(one)
+def _print(group_report: GroupReport, arguments: argparse.Namespace) -> None:
+    name, where, state, kind, assignor, members, lag = _summary(group_report)
     for label, value in (
         ("GROUP", name),
         ("COORDINATOR", where),
@@ -149,7 +151,7 @@ def _print(one: GroupReport, arguments: argparse.Namespace) -> None:
     ):
         say(f"{label:<12} {value}")
     if arguments.lag_per_topic:
-        topics, unknown = one.lag_by_topic(), one.unknown_lags_by_topic()
+        topics, unknown = group_report.lag_by_topic(), group_report.unknown_lags_by_topic()
         print_table(
             ("TOPIC", "PARTITIONS", "LAG"),
             [(topic, count, _lag(lag, unknown[topic])) for topic, (count, lag) in topics.items()],
@@ -165,13 +167,19 @@ def _print(one: GroupReport, arguments: argparse.Namespace) -> None:
         "CLIENT-ID",
         "HOST",
     )
-    print_table(columns, [_row(partition) for partition in one.partitions])
+    print_table(columns, [_row(partition) for partition in group_report.partitions])
 
 
-def _row(one: PartitionLag) -> tuple[object, ...]:
-    member = one.member
+def _row(partition_lag: PartitionLag) -> tuple[object, ...]:
+    member = partition_lag.member
     owner = ("-", "-", "-") if member is None else (member.member_id, member.client_id, member.host)
-    return (*one.partition, _shown(one.current), _shown(one.end), _shown(one.lag), *owner)
+    return (
+        *partition_lag.partition,
+        _shown(partition_lag.current),
+        _shown(partition_lag.end),
+        _shown(partition_lag.lag),
+        *owner,
+    )
 
 
 def _shown(value: object) -> object:
@@ -183,8 +191,8 @@ def _lag(known: int | None, unknown: int) -> object:
     return "-" if known is None else f"{known}+" if unknown else known
 
 
-def _as_json(one: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:
-    group = one.group
+def _as_json(group_report: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:
+    group = group_report.group
     fields: dict[str, Any] = {
         "group": group.group_id,
         "state": group.state,
@@ -196,9 +204,9 @@ def _as_json(one: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:
             "host": group.coordinator.host,
             "port": group.coordinator.port,
         },
-        "total_lag": one.total_lag,
-        "partitions_of_unknown_lag": one.unknown_lags,
-        "lag_by_topic": {topic: lag for topic, (_, lag) in one.lag_by_topic().items()},
+        "total_lag": group_report.total_lag,
+        "partitions_of_unknown_lag": group_report.unknown_lags,
+        "lag_by_topic": {topic: lag for topic, (_, lag) in group_report.lag_by_topic().items()},
         "members": [
             {
                 "member_id": member.member_id,
@@ -221,6 +229,6 @@ def _as_json(one: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:
                 "lag": row.lag,
                 "member_id": None if row.member is None else row.member.member_id,
             }
-            for row in one.partitions
+            for row in group_report.partitions
         ]
     return fields

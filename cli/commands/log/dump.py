@@ -33,18 +33,18 @@ def dump(arguments: argparse.Namespace) -> None:
     """Print the entries of every given file or folder. Raises CommandFailed if a file cannot be read or is damaged."""
     show = _json if arguments.output == "json" else _text
     for path in arguments.paths:
-        for one in _files(path):
+        for file in _files(path):
             if arguments.output != "json":
-                say(f"{one}")
+                say(f"{file}")
             try:
-                for line in _lines(one, arguments):
+                for line in _lines(file, arguments):
                     say(show(line))
             except BrokenBatch as broken:
-                raise CommandFailed(f"{one} is damaged at byte {broken.position}: {broken.reason}") from None
+                raise CommandFailed(f"{file} is damaged at byte {broken.position}: {broken.reason}") from None
             except KafkaError as error:
                 raise CommandFailed(error.message) from None
             except ValueError as error:
-                raise CommandFailed(f"{one}: {error}") from None
+                raise CommandFailed(f"{file}: {error}") from None
 
 
 def _files(path: Path) -> list[Path]:

@@ -38,19 +38,22 @@ def verify(arguments: argparse.Namespace) -> int:
                 "segments": len(segments),
                 "start_offset": segments[0].base_offset if segments else 0,
                 "end_offset": segments[-1].next_offset if segments else 0,
-                "batches": sum(len(one.positions) for one in segments),
-                "records": sum(one.records for one in segments),
+                "batches": sum(len(segment.positions) for segment in segments),
+                "records": sum(segment.records for segment in segments),
                 "problems": len(found),
             }
         )
     if arguments.output == "json":
-        listed = [{"path": str(one.path), "position": one.position, "problem": one.what} for one in problems]
+        listed = [
+            {"path": str(problem.path), "position": problem.position, "problem": problem.what}
+            for problem in problems
+        ]
         print_json({"ok": not problems, "logs": rows, "problems": listed})
         return 1 if problems else 0
     print_table([name.upper().replace("_", "-") for name in rows[0]], [list(row.values()) for row in rows])
-    for one in problems:
-        where = "" if one.position is None else f" at byte {one.position}"
-        say(f"{one.path}{where}: {one.what}")
+    for problem in problems:
+        where = "" if problem.position is None else f" at byte {problem.position}"
+        say(f"{problem.path}{where}: {problem.what}")
     return 1 if problems else 0
 
 

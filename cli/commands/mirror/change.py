@@ -38,13 +38,14 @@ def resume(arguments: argparse.Namespace) -> None:
         accepted = _to_accept(arguments)
     if accepted:
         # Only the listed faults are accepted: a later fault in another topic needs its own confirmation.
-        topics = sorted({one.topic for one in accepted})
+        topics = sorted({partition.topic for partition in accepted})
         _do(arguments, lambda admin: admin.resume_mirror(arguments.name, accept_gap=True, topics=topics))
     else:
         _do(arguments, lambda admin: admin.resume_mirror(arguments.name))
     if arguments.output == "json":
         losses = [
-            {"topic": one.topic, "partition": one.partition, **fault_as_json(one.fault)} for one in accepted
+            {"topic": partition.topic, "partition": partition.partition, **fault_as_json(partition.fault)}
+            for partition in accepted
         ]
         print_json({"name": arguments.name, "result": "resumed", "accepted": losses})
     else:
@@ -73,13 +74,13 @@ def promote(arguments: argparse.Namespace) -> None:
             yes=arguments.yes,
         )
 
-    def told(mirror: MirrorDescription) -> None:
+    def show(mirror: MirrorDescription) -> None:
         what = (
             "groups that get their committed offsets" if mirror.takes_offsets else "leaders that take records"
         )
         show_progress(f"{mirror.name}: waiting for {what}")
 
-    after = run_client(_promote(arguments, told))
+    after = run_client(_promote(arguments, show))
     show_progress(f"{after.name}: every partition takes records", last=True)
     if arguments.output == "json":
         print_json(
@@ -115,8 +116,8 @@ def _to_accept(arguments: argparse.Namespace) -> list[Stopped]:
         if name not in known:
             raise CommandFailed(missing(name, known, "topic"))
     faults = stopped(mirror, arguments.topic)
-    for one in faults[:NAMED_MAX]:
-        note(f"{one.loss} ({one.fault.reason})")
+    for partition in faults[:NAMED_MAX]:
+        note(f"{partition.loss} ({partition.fault.reason})")
     if len(faults) > NAMED_MAX:
         note(f"and {len(faults) - NAMED_MAX} more: 'ottla mirror status {mirror.name}' names all")
     if faults:
@@ -165,10 +166,10 @@ def _do(arguments: argparse.Namespace, ask: Callable[[Admin], Awaitable[None]]) 
 
 
 async def _promote(
-    arguments: argparse.Namespace, told: Callable[[MirrorDescription], None]
+    arguments: argparse.Namespace, progress: Callable[[MirrorDescription], None]
 ) -> MirrorDescription:
     async with Admin(**connection_of(arguments)) as admin:
-        return await admin.promote_mirror(arguments.name, at_cut=arguments.at_cut, progress=told)
+        return await admin.promote_mirror(arguments.name, at_cut=arguments.at_cut, progress=progress)
 
 
 def _print_result(arguments: argparse.Namespace, result: str) -> None:

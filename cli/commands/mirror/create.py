@@ -92,7 +92,9 @@ async def _follow(arguments: argparse.Namespace) -> None:
                 raise CommandFailed(
                     f"{len(faults)} partitions have stopped: 'ottla mirror status {mirror.name}' shows why"
                 )
-            copies = {(topic.name, one.partition) for topic in mirror.topics for one in topic.partitions}
+            copies = {
+                (topic.name, partition.partition) for topic in mirror.topics for partition in topic.partitions
+            }
             caught_up |= _near(mirror)
             if copies and copies <= caught_up:
                 show_progress(progress(mirror), last=True)
@@ -103,10 +105,10 @@ async def _follow(arguments: argparse.Namespace) -> None:
 
 def _near(mirror: MirrorDescription) -> set[tuple[str, int]]:
     return {
-        (topic.name, one.partition)
+        (topic.name, partition.partition)
         for topic in mirror.topics
-        for one in topic.partitions
-        if one.lag == 0 or (one.behind_ms is not None and one.behind_ms <= NEAR_MS)
+        for partition in topic.partitions
+        if partition.lag == 0 or (partition.behind_ms is not None and partition.behind_ms <= NEAR_MS)
     }
 
 

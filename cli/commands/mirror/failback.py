@@ -59,9 +59,15 @@ def _print(arguments: argparse.Namespace, found: Failback, result: str) -> None:
         print_json(_as_json(arguments.name, found, result))
         return
     rows = [
-        (topic.name, one.partition, one.common_offset, one.log_end_offset, f"{one.lost:,}")
+        (
+            topic.name,
+            partition.partition,
+            partition.common_offset,
+            partition.log_end_offset,
+            f"{partition.lost:,}",
+        )
         for topic in found.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     print_table(("TOPIC", "PARTITION", "COMMON-OFFSET", "LOG-END-OFFSET", "LOST"), rows)
     for topic in found.topics:
@@ -86,12 +92,12 @@ def _as_json(name: str, found: Failback, result: str) -> dict[str, Any]:
                 "refusal": None if topic.refusal is None else topic.refusal.message,
                 "partitions": [
                     {
-                        "partition": one.partition,
-                        "common_offset": one.common_offset,
-                        "log_end_offset": one.log_end_offset,
-                        "lost": one.lost,
+                        "partition": partition.partition,
+                        "common_offset": partition.common_offset,
+                        "log_end_offset": partition.log_end_offset,
+                        "lost": partition.lost,
                     }
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             }
             for topic in found.topics

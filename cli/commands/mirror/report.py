@@ -77,9 +77,9 @@ def state_of(mirror: MirrorDescription, topic: MirrorTopicDescription) -> str:
         return mirror.phase.name.lower()
     if topic.faults:
         return "faulted"
-    if any(one.leader is None for one in topic.partitions):
+    if any(partition.leader is None for partition in topic.partitions):
         return "no leader"
-    if any(one.trouble for one in topic.partitions):
+    if any(partition.trouble for partition in topic.partitions):
         return "in trouble"
     return "unknown" if topic.lag is None else "copying"
 
@@ -91,9 +91,9 @@ def troubles(mirror: MirrorDescription) -> Iterator[tuple[str, str]]:
     for broker_id, error in sorted(mirror.unanswered.items()):
         yield f"broker {broker_id}", f"it does not answer: {error.message}"
     for topic in mirror.topics:
-        for one in topic.partitions:
-            if one.trouble:
-                yield f"{topic.name}-{one.partition}", one.trouble
+        for partition in topic.partitions:
+            if partition.trouble:
+                yield f"{topic.name}-{partition.partition}", partition.trouble
 
 
 def summary(mirror: MirrorDescription) -> str:
@@ -128,7 +128,9 @@ def why_no_cut(mirror: MirrorDescription) -> str:
         return mirror.cuts_trouble
     if not mirror.behind_cut:
         return "the source has reported none yet"
-    named = ", ".join(f"{one.topic}-{one.partition}" for one in mirror.behind_cut[:BEHIND_NAMED_MAX])
+    named = ", ".join(
+        f"{partition.topic}-{partition.partition}" for partition in mirror.behind_cut[:BEHIND_NAMED_MAX]
+    )
     more = len(mirror.behind_cut) - BEHIND_NAMED_MAX
     return f"{named}{f' and {more} more' if more > 0 else ''} have not reached the next one: compaction of copies waits"
 
@@ -185,7 +187,9 @@ def as_json(mirror: MirrorDescription) -> dict[str, Any]:
         "topics": [_topic_as_json(mirror, topic) for topic in mirror.topics],
         "cut": cut_as_json(mirror.cut),
         "cuts_trouble": mirror.cuts_trouble or None,
-        "behind_cut": [{"topic": one.topic, "partition": one.partition} for one in mirror.behind_cut],
+        "behind_cut": [
+            {"topic": partition.topic, "partition": partition.partition} for partition in mirror.behind_cut
+        ],
         "promoted_at_cut": mirror.is_promoted_at_cut,
         "skipped": None if mirror.skipped is None else dict(mirror.skipped),
         "troubles": [{"where": where, "why": why} for where, why in troubles(mirror)],
@@ -201,23 +205,23 @@ def _topic_as_json(mirror: MirrorDescription, topic: MirrorTopicDescription) -> 
         "lag": topic.lag,
         "lag_bytes": topic.lag_bytes,
         "behind_ms": topic.behind_ms,
-        "partitions": [_partition_as_json(one) for one in topic.partitions],
+        "partitions": [_partition_as_json(partition) for partition in topic.partitions],
     }
 
 
-def _partition_as_json(one: MirrorPartitionDescription) -> dict[str, Any]:
+def _partition_as_json(partition: MirrorPartitionDescription) -> dict[str, Any]:
     return {
-        "partition": one.partition,
-        "leader": one.leader,
-        "lag": one.lag,
-        "lag_bytes": one.lag_bytes,
-        "behind_ms": one.behind_ms,
-        "log_end_offset": one.log_end_offset,
-        "high_watermark": one.high_watermark,
-        "source_high_watermark": one.source_high_watermark,
-        "promoted_epoch": one.promoted_epoch,
-        "fault": None if one.fault is None else fault_as_json(one.fault),
-        "trouble": one.trouble or None,
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "lag": partition.lag,
+        "lag_bytes": partition.lag_bytes,
+        "behind_ms": partition.behind_ms,
+        "log_end_offset": partition.log_end_offset,
+        "high_watermark": partition.high_watermark,
+        "source_high_watermark": partition.source_high_watermark,
+        "promoted_epoch": partition.promoted_epoch,
+        "fault": None if partition.fault is None else fault_as_json(partition.fault),
+        "trouble": partition.trouble or None,
     }
 
 

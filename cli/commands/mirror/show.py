@@ -19,22 +19,22 @@ def list_mirrors(arguments: argparse.Namespace) -> None:
         keys = ("name", "phase", "bootstrap_servers", "source_cluster_id", "lag", "lag_bytes")
         print_json(
             [
-                {key: as_json(one)[key] for key in keys}
-                | {"topics": len(one.topics), "faults": len(stopped(one))}
-                for one in mirrors
+                {key: as_json(mirror)[key] for key in keys}
+                | {"topics": len(mirror.topics), "faults": len(stopped(mirror))}
+                for mirror in mirrors
             ]
         )
         return
     rows = [
         (
-            one.name,
-            one.phase.name.lower(),
-            one.bootstrap_servers,
-            len(one.topics),
-            shown(one.lag),
-            len(stopped(one)),
+            mirror.name,
+            mirror.phase.name.lower(),
+            mirror.bootstrap_servers,
+            len(mirror.topics),
+            shown(mirror.lag),
+            len(stopped(mirror)),
         )
-        for one in mirrors
+        for mirror in mirrors
     ]
     print_table(("MIRROR", "PHASE", "SOURCE", "TOPICS", "LAG", "FAULTS"), rows)
 
@@ -46,13 +46,13 @@ def status(arguments: argparse.Namespace) -> int:
     """
     mirrors = run_client(describe(arguments, arguments.names))
     if arguments.output == "json":
-        print_json([as_json(one) for one in mirrors])
+        print_json([as_json(mirror) for mirror in mirrors])
     else:
-        for index, one in enumerate(mirrors):
+        for index, mirror in enumerate(mirrors):
             if index:
                 say()
-            _print(one)
-    return int(any(stopped(one) or any(troubles(one)) for one in mirrors))
+            _print(mirror)
+    return int(any(stopped(mirror) or any(troubles(mirror)) for mirror in mirrors))
 
 
 async def describe(arguments: argparse.Namespace, names: list[str]) -> list[MirrorDescription]:
@@ -72,7 +72,14 @@ def _print(mirror: MirrorDescription) -> None:
     if faults := stopped(mirror):
         say(f"stopped; 'ottla mirror resume {mirror.name} --accept-gap' resumes without the lost records:")
         rows = [
-            (one.topic, one.partition, KINDS[one.fault.kind], one.loss, one.fault.reason) for one in faults
+            (
+                partition.topic,
+                partition.partition,
+                KINDS[partition.fault.kind],
+                partition.loss,
+                partition.fault.reason,
+            )
+            for partition in faults
         ]
         print_table(("TOPIC", "PARTITION", "FAULT", "LOSS", "REASON"), rows)
     if found := list(troubles(mirror)):

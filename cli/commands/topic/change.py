@@ -22,7 +22,7 @@ def create(arguments: argparse.Namespace) -> None:
     """Create the named topics."""
     configs = key_values(arguments.config, "--config")
 
-    async def one(admin: Admin, name: str) -> str:
+    async def create_topic(admin: Admin, name: str) -> str:
         topic = NewTopic(name, arguments.partitions, arguments.replication_factor, configs=configs)
         try:
             await admin.create_topics([topic], validate_only=arguments.dry_run)
@@ -32,7 +32,7 @@ def create(arguments: argparse.Namespace) -> None:
             return "exists"
         return "checked" if arguments.dry_run else "created"
 
-    run_client(_for_each(arguments, arguments.names, one))
+    run_client(_for_each(arguments, arguments.names, create_topic))
 
 
 def alter(arguments: argparse.Namespace) -> None:
@@ -44,11 +44,11 @@ def alter(arguments: argparse.Namespace) -> None:
         raise UsageError(f"topic alter: {both[0]} is given with --set and with --unset")
     changes |= dict.fromkeys(arguments.unset)
 
-    async def one(admin: Admin, name: str) -> str:
+    async def alter_topic(admin: Admin, name: str) -> str:
         await admin.alter_configs(TOPIC_RESOURCE, name, changes, validate_only=arguments.dry_run)
         return "checked" if arguments.dry_run else "altered"
 
-    run_client(_for_each(arguments, _named(arguments), one))
+    run_client(_for_each(arguments, _named(arguments), alter_topic))
 
 
 def add_partitions(arguments: argparse.Namespace) -> None:
@@ -56,13 +56,13 @@ def add_partitions(arguments: argparse.Namespace) -> None:
     if arguments.num is not None and arguments.num < 1:
         raise UsageError(f"--num takes 1 or more, not {arguments.num}")
 
-    async def one(admin: Admin, name: str) -> str:
+    async def grow(admin: Admin, name: str) -> str:
         (topic,) = await admin.describe_topics([name])
         total = arguments.to if arguments.num is None else len(topic.partitions) + arguments.num
         await admin.create_partitions(name, total, validate_only=arguments.dry_run)
         return "checked" if arguments.dry_run else f"{total} partitions"
 
-    run_client(_for_each(arguments, arguments.names, one))
+    run_client(_for_each(arguments, arguments.names, grow))
 
 
 def delete(arguments: argparse.Namespace) -> None:
@@ -70,7 +70,7 @@ def delete(arguments: argparse.Namespace) -> None:
     names = _named(arguments)
     confirm(f"Delete {_count(names)} with all records: {', '.join(names)}?", yes=arguments.yes)
 
-    async def one(admin: Admin, name: str) -> str:
+    async def delete_topic(admin: Admin, name: str) -> str:
         try:
             await admin.delete_topics([name])
         except KafkaError as error:
@@ -79,7 +79,7 @@ def delete(arguments: argparse.Namespace) -> None:
             return "absent"
         return "deleted"
 
-    run_client(_for_each(arguments, names, one))
+    run_client(_for_each(arguments, names, delete_topic))
 
 
 def _named(arguments: argparse.Namespace) -> list[str]:

@@ -120,17 +120,17 @@ def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
         ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "LOG-START", "HIGH-WATERMARK", "SIZE", "STATE"),
         [
             (
-                one.index,
-                one.leader if one.leader >= 0 else "none",
-                one.leader_epoch,
-                numbers(one.replicas),
-                numbers(one.isr),
-                _shown(report.start(one.index)),
-                _shown(report.end(one.index)),
-                bytes_text(report.size(one.index)) if report.size(one.index) >= 0 else "-",
-                state_of(one),
+                partition.index,
+                partition.leader if partition.leader >= 0 else "none",
+                partition.leader_epoch,
+                numbers(partition.replicas),
+                numbers(partition.isr),
+                _shown(report.start(partition.index)),
+                _shown(report.end(partition.index)),
+                bytes_text(report.size(partition.index)) if report.size(partition.index) >= 0 else "-",
+                state_of(partition),
             )
-            for one in topic.partitions.values()
+            for partition in topic.partitions.values()
         ],
     )
     shown = [
@@ -158,18 +158,18 @@ def _as_json(report: TopicReport) -> dict[str, Any]:
         "internal": report.topic.is_internal,
         "partitions": [
             {
-                "partition": one.index,
-                "leader": one.leader,
-                "leader_epoch": one.leader_epoch,
-                "replicas": one.replicas,
-                "isr": one.isr,
-                "offline": one.offline,
-                "log_start_offset": report.start(one.index),
-                "high_watermark": report.end(one.index),
-                "size_bytes": report.size(one.index),
-                "state": state_of(one),
+                "partition": partition.index,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": partition.replicas,
+                "isr": partition.isr,
+                "offline": partition.offline,
+                "log_start_offset": report.start(partition.index),
+                "high_watermark": report.end(partition.index),
+                "size_bytes": report.size(partition.index),
+                "state": state_of(partition),
             }
-            for one in report.topic.partitions.values()
+            for partition in report.topic.partitions.values()
         ],
         "configs": {entry.name: {"value": entry.value, "source": entry.source} for entry in report.configs},
     }

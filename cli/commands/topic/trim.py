@@ -32,21 +32,30 @@ def trim(arguments: argparse.Namespace) -> None:
         None if arguments.timestamp is None else timestamp_ms(arguments.timestamp, int(time.time() * 1000))
     )
     starts, before = run_client(_offsets(arguments, end, stamp))
-    raise_refusals({_name(one): at for one, at in (starts | before).items() if isinstance(at, KafkaError)})
-    first = {one: at for one, at in starts.items() if isinstance(at, int)}
-    wanted = {one: at for one, at in before.items() if isinstance(at, int)}
-    deleted = sum(max(0, at - first[one]) for one, at in wanted.items())
+    raise_refusals(
+        {_name(partition): at for partition, at in (starts | before).items() if isinstance(at, KafkaError)}
+    )
+    first = {partition: at for partition, at in starts.items() if isinstance(at, int)}
+    wanted = {partition: at for partition, at in before.items() if isinstance(at, int)}
+    deleted = sum(max(0, at - first[partition]) for partition, at in wanted.items())
     if not arguments.dry_run:
-        topics = ", ".join(dict.fromkeys(one.topic for one in wanted))
+        topics = ", ".join(dict.fromkeys(partition.topic for partition in wanted))
         if deleted:
             confirm(
                 f"Delete up to {deleted:,} records from {len(wanted)} partitions of {topics}?",
                 yes=arguments.yes,
             )
         wanted = run_client(
-            _delete(arguments, {one: at for one, at in wanted.items() if at > first[one]}, wanted)
+            _delete(
+                arguments,
+                {partition: at for partition, at in wanted.items() if at > first[partition]},
+                wanted,
+            )
         )
-    rows = [(one.topic, one.partition, first[one], at) for one, at in sorted(wanted.items())]
+    rows = [
+        (partition.topic, partition.partition, first[partition], at)
+        for partition, at in sorted(wanted.items())
+    ]
     if arguments.output == "json":
         print_json(
             [
@@ -62,21 +71,27 @@ async def _offsets(arguments: argparse.Namespace, end: bool, stamp: int | None) 
     async with Admin(**connection_of(arguments)) as admin:
         existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
         named = partition_offsets(arguments.names, existing)
-        partitions = [TopicPartition(*one) for one in named or named_partitions(arguments.names, existing)]
+        partitions = [
+            TopicPartition(*partition) for partition in named or named_partitions(arguments.names, existing)
+        ]
         starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
         if stamp is None and not end:
-            below = {one: named[one] if named else int(arguments.offset) for one in partitions}
-            known = {one: at for one, at in ends.items() if isinstance(at, int)}
+            below = {
+                partition: named[partition] if named else int(arguments.offset) for partition in partitions
+            }
+            known = {partition: at for partition, at in ends.items() if isinstance(at, int)}
             try:
-                check_within_ends({one: below[one] for one in known}, known)
+                check_within_ends({partition: below[partition] for partition in known}, known)
             except CannotTrim as error:
                 raise CommandFailed(str(error)) from None
             return starts, {**below}
         if stamp is None:
             return starts, ends
         found = await admin.list_offsets(dict.fromkeys(partitions, stamp))
-        return starts, {one: ends[one] if at == TO_THE_END else at for one, at in found.items()}
+        return starts, {
+            partition: ends[partition] if at == TO_THE_END else at for partition, at in found.items()
+        }
 
 
 async def _delete(
@@ -89,8 +104,8 @@ async def _delete(
     async with Admin(**connection_of(arguments)) as admin:
         answers = await admin.delete_records(before) if before else {}
         starts = await admin.list_offsets(dict.fromkeys(asked, EARLIEST))
-    raise_refusals({_name(one): at for one, at in answers.items() if isinstance(at, KafkaError)})
-    return {one: at for one, at in (starts | answers).items() if isinstance(at, int)}
+    raise_refusals({_name(partition): at for partition, at in answers.items() if isinstance(at, KafkaError)})
+    return {partition: at for partition, at in (starts | answers).items() if isinstance(at, int)}
 
 
 def _name(partition: TopicPartition) -> str:

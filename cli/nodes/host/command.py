@@ -39,7 +39,7 @@ def run_host(arguments: argparse.Namespace, values: Mapping[str, str]) -> None:
     has_tls = _check(values, settings)
     before_exec = die_with_parent("--processes")
     with _sockets(values) as sockets:
-        brokers = [_process(arguments, one, sockets) for one in settings]
+        brokers = [_process(arguments, process, sockets) for process in settings]
         supervisor = HostSupervisor(brokers, before_exec)
         endpoint = endpoint_of(values, HostPage(brokers))
         asyncio.run(_serve(supervisor, endpoint, has_tls=has_tls))
@@ -52,18 +52,18 @@ def _check(values: Mapping[str, str], settings: Sequence[ProcessSettings]) -> bo
 
     The settings of the brokers differ only in numbers, so one check is enough. Raises CommandFailed.
     """
-    for one in settings:
-        for folder in one.folders:
+    for process in settings:
+        for folder in process.folders:
             if (folder.parent / FILE_NAME).exists():
                 raise CommandFailed(
                     f"{folder.parent} holds the data of a broker that ran alone. With --processes the data of "
-                    f"{one.name} is in {folder}: move it there, or choose other log.dirs"
+                    f"{process.name} is in {folder}: move it there, or choose other log.dirs"
                 )
     try:
         config = BrokerConfig.from_properties({**values, **settings[0].own})
     except ConfigError as error:
         raise CommandFailed(str(error)) from error
-    return config.quorum.tls is not None or any(one.tls is not None for one in config.listeners)
+    return config.quorum.tls is not None or any(listener.tls is not None for listener in config.listeners)
 
 
 @contextmanager

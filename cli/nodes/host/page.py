@@ -33,26 +33,26 @@ class HostPage:
 
     async def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
         """Yield the metrics of all brokers that answer, family by family."""
-        asked = await asyncio.gather(*(_ask(one, "/metrics") for one in self._brokers))
-        told = {
-            one.node_id: body
-            for one, (status, body) in zip(self._brokers, asked, strict=True)
+        asked = await asyncio.gather(*(_ask(broker, "/metrics") for broker in self._brokers))
+        pages = {
+            broker.node_id: body
+            for broker, (status, body) in zip(self._brokers, asked, strict=True)
             if status == 200
         }
-        for family in merged(told):
+        for family in merged(pages):
             yield family
             await asyncio.sleep(0)
-        up = [((one.node_id,), int(one.node_id in told)) for one in self._brokers]
-        starts = [((one.node_id,), one.starts) for one in self._brokers]
+        up = [((broker.node_id,), int(broker.node_id in pages)) for broker in self._brokers]
+        starts = [((broker.node_id,), broker.starts) for broker in self._brokers]
         for piece in exposition([Family(UP, up), Family(STARTS, starts)]):
             yield piece
 
     async def unready(self) -> list[str]:
         """Return the reasons why brokers of the host are not ready; empty when all are."""
-        asked = await asyncio.gather(*(_ask(one, "/readyz") for one in self._brokers))
+        asked = await asyncio.gather(*(_ask(broker, "/readyz") for broker in self._brokers))
         return [
-            f"{one.name}: {body.strip() or 'it does not answer'}"
-            for one, (status, body) in zip(self._brokers, asked, strict=True)
+            f"{broker.name}: {body.strip() or 'it does not answer'}"
+            for broker, (status, body) in zip(self._brokers, asked, strict=True)
             if status != 200
         ]
 

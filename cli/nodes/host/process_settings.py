@@ -91,12 +91,12 @@ def _check_ports(key: str, listeners: str, processes: int) -> None:
                 f"{key}: {name} would take the ports {port} to {last}, and the highest is {HIGHEST_PORT}: with "
                 f"--processes {processes} it begins at {HIGHEST_PORT - processes + 1} at most"
             )
-        for one in range(port, last + 1):
-            other = taken.setdefault((host, one), name)
+        for broker_port in range(port, last + 1):
+            other = taken.setdefault((host, broker_port), name)
             if other != name:
                 raise UsageError(
-                    f"{key}: {other} and {name} would both take port {one}, as every process takes the next one: with "
-                    f"--processes {processes} leave {processes} ports for each listener"
+                    f"{key}: {other} and {name} would both take port {broker_port}, as every process takes the next "
+                    f"one: with --processes {processes} leave {processes} ports for each listener"
                 )
 
 

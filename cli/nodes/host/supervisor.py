@@ -71,7 +71,7 @@ class HostSupervisor:
 
     async def start(self) -> None:
         """Start the processes of all brokers, and return at once."""
-        self._kept = [asyncio.create_task(self._keep(one), name=one.name) for one in self._brokers]
+        self._kept = [asyncio.create_task(self._keep(broker), name=broker.name) for broker in self._brokers]
 
     async def stop(self) -> None:
         """Send SIGTERM to all brokers, and return when they have ended; kill brokers that do not end in time."""
@@ -86,14 +86,14 @@ class HostSupervisor:
 
     def kill(self) -> None:
         """Kill the processes of all running brokers, and note their names in `killed`."""
-        self.killed += [one.name for one in self._brokers if one.running is not None]
+        self.killed += [broker.name for broker in self._brokers if broker.running is not None]
         self.tell(signal.SIGKILL)
 
     def tell(self, number: signal.Signals) -> None:
         """Send a signal to every running broker process."""
-        for one in self._brokers:
-            if one.running is not None and one.running.returncode is None:
-                one.running.send_signal(number)
+        for broker in self._brokers:
+            if broker.running is not None and broker.running.returncode is None:
+                broker.running.send_signal(number)
 
     async def _keep(self, broker: BrokerProcess) -> None:
         restarts = Restarts()
