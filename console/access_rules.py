@@ -35,7 +35,7 @@ async def decide(
     broker_id = str((await admin.describe_cluster()).brokers[0].id)
     entries = await admin.describe_configs(BROKER_RESOURCE, broker_id)
     settings = AuthorizerSettings.from_properties(
-        {one.name: one.value for one in entries if one.value is not None}
+        {entry.name: entry.value for entry in entries if entry.value is not None}
     )
     if settings is None:
         return Decision(True, EVERYTHING_OPEN)

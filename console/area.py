@@ -113,7 +113,7 @@ class Visit:
 
         Raises Outdated if a topic was deleted and another one has its name, and KafkaError.
         """
-        topics = await self.admin.describe_topics([one.name for one in shown])
+        topics = await self.admin.describe_topics([topic.name for topic in shown])
         for before, topic in zip(shown, topics, strict=True):
             if topic.id != before.id:
                 raise Outdated(f"topic {topic.name} was deleted, and another one was created under its name")
@@ -254,7 +254,7 @@ def check_as_shown(shown: Sequence[Difference], now: Sequence[Difference]) -> No
     for before, after in zip_longest(shown, now):
         if before != after:
             line = before or after
-            was, is_now = (_in_words(one) for one in (before, after))
+            was, is_now = (_in_words(difference) for difference in (before, after))
             raise Outdated(f"{line.what}: the preview showed {was}, and it is {is_now} now")
 
 

@@ -55,8 +55,8 @@ def line_chart(
     """
     known = [
         (at_s, value)
-        for one in series
-        for at_s, value in one.points
+        for line in series
+        for at_s, value in line.points
         if value is not None and math.isfinite(value) and at_s >= now_s - span_s
     ]
     top = ceiling(max((value for _, value in known), default=0.0))
@@ -66,15 +66,17 @@ def line_chart(
         x = _LEFT + inner[0] * (1 - (now_s - at_s) / span_s)
         return x, _TOP + inner[1] * (1 - max(0.0, value) / top)
 
-    told = "; ".join(f"{one.name} {say(one.last) if one.last is not None else 'not known'}" for one in series)
+    description = "; ".join(
+        f"{line.name} {say(line.last) if line.last is not None else 'not known'}" for line in series
+    )
     lines = [
         f'<polyline class="line c{number % COLOURS}" points="{_points(run, place)}"/>'
-        for number, one in enumerate(series)
-        for run in _runs(one, now_s - span_s, now_s)
+        for number, line in enumerate(series)
+        for run in _runs(line, now_s - span_s, now_s)
     ]
     return Markup(
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img">'
-        f"<title>{escape(title)}</title><desc>{escape(told)}</desc>"
+        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
         + "".join(_grid(top, span_s, width, height, say))
         + "".join(lines)
         + ("" if known else _nothing(width, height))
@@ -85,9 +87,9 @@ def line_chart(
 def legend(series: Sequence[Series], say: Callable[[float], str] = plain) -> Markup:
     """Return the HTML legend of a chart: each series' name with its newest value, which `say` formats."""
     entries = "".join(
-        f'<li><span class="key c{number % COLOURS}"></span>{escape(one.name)} '
-        f"<b>{escape(say(one.last) if one.last is not None else UNKNOWN)}</b></li>"
-        for number, one in enumerate(series)
+        f'<li><span class="key c{number % COLOURS}"></span>{escape(line.name)} '
+        f"<b>{escape(say(line.last) if line.last is not None else UNKNOWN)}</b></li>"
+        for number, line in enumerate(series)
     )
     return Markup(f'<ul class="legend">{entries}</ul>')
 

@@ -47,14 +47,14 @@ def _escaped(character: str) -> str:
 def offset_words(offsets: Mapping[TopicPartition, int]) -> list[str]:
     """Return offsets by partition in the syntax of the command line: `orders:0,2-4=50`."""
     partitions: dict[tuple[str, int], list[int]] = {}
-    for one, offset in sorted(offsets.items()):
-        partitions.setdefault((one.topic, offset), []).append(one.partition)
+    for partition, offset in sorted(offsets.items()):
+        partitions.setdefault((partition.topic, offset), []).append(partition.partition)
     return [f"{topic}:{_ranges(indexes)}={offset}" for (topic, offset), indexes in partitions.items()]
 
 
 def _ranges(indexes: Iterable[int]) -> str:
     """Format ascending partition numbers as ranges: `0,2-4`."""
     ordered = list(indexes)
-    begins = [0, *(place for place, (one, other) in enumerate(pairwise(ordered), 1) if other > one + 1)]
+    begins = [0, *(place for place, (index, other) in enumerate(pairwise(ordered), 1) if other > index + 1)]
     spans = [ordered[begin:end] for begin, end in pairwise([*begins, len(ordered)])]
     return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

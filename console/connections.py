@@ -71,16 +71,20 @@ class BoundedHttp(H11Protocol):
     def _make_room(self) -> bool:
         """Close the connection that has waited longest for a request if the console or this client's network has too
         many connections. Returns False if all of them have a request under way."""
-        others = [one for one in cast("set[BoundedHttp]", self.connections) if one is not self]
-        counts = Counter(one._network for one in others)
+        others = [
+            connection for connection in cast("set[BoundedHttp]", self.connections) if connection is not self
+        ]
+        counts = Counter(connection._network for connection in others)
         if counts[self._network] >= CONNECTIONS_OF_NETWORK_MAX:
-            others = [one for one in others if one._network == self._network]
+            others = [connection for connection in others if connection._network == self._network]
         elif len(others) < CONNECTIONS_MAX:
             return True
-        waiting = [one for one in others if one.is_waiting]
+        waiting = [connection for connection in others if connection.is_waiting]
         if not waiting:
             return False
-        victim = min(waiting, key=lambda one: (-counts[one._network], one._waits_since_s))
+        victim = min(
+            waiting, key=lambda connection: (-counts[connection._network], connection._waits_since_s)
+        )
         victim.transport.abort()
         self.connections.discard(
             victim

@@ -29,7 +29,7 @@ class ClusterFeatures:
     def __init__(
         self, areas: Sequence[Area], admin: Admin, *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._areas = sorted(areas, key=lambda one: (one.place, one.name))
+        self._areas = sorted(areas, key=lambda area: (area.place, area.name))
         self._admin, self._now = admin, now
         self._offered: dict[str, bool] = {}
         self._asked_s: float | None = None
@@ -41,8 +41,8 @@ class ClusterFeatures:
         """
         if self._asked_s is None or self._now() - self._asked_s > KNOWN_FOR_S:
             self._asked_s = self._now()
-            await asyncio.gather(*(self._ask(one) for one in self._areas))
-        return [one for one in self._areas if self._offered.get(one.name, True)]
+            await asyncio.gather(*(self._ask(area) for area in self._areas))
+        return [area for area in self._areas if self._offered.get(area.name, True)]
 
     async def _ask(self, area: Area) -> None:
         """Send an area's probe to the cluster, and note whether the area is supported.

@@ -79,7 +79,7 @@ class Door:
 
     def knows_host(self, host: str) -> bool:
         """Return whether a Host header names the console."""
-        return any(host.lower() == urlsplit(one).netloc for one in self.origins)
+        return any(host.lower() == urlsplit(origin).netloc for origin in self.origins)
 
     def is_own_page(self, headers: Mapping[str, str]) -> bool:
         """Return whether a form's headers show that it comes from a page of the console, and from the same origin as
@@ -142,7 +142,7 @@ def door_of_logins(listen: ListenAddress, public: Iterable[str] = ()) -> Door:
 
     Raises ValueError if passwords would cross a network unencrypted.
     """
-    named = [origin_of(one) for one in public]
+    named = [origin_of(address) for address in public]
     for origin in named:
         if not origin.startswith("https://"):
             raise ValueError(f"--login takes passwords: --public is https://HOST[:PORT], not {origin}")
@@ -185,6 +185,6 @@ def _in_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def same(one: str, other: str) -> bool:
+def same(text: str, other: str) -> bool:
     """Compare two texts in constant time."""
-    return hmac.compare_digest(one.encode(), other.encode())
+    return hmac.compare_digest(text.encode(), other.encode())

@@ -251,6 +251,6 @@ def _tls(settings: ConsoleSettings, addresses: Sequence[str]) -> ssl.SSLContext 
 
     None if none of the URLs `addresses` is HTTPS.
     """
-    if not any(one.startswith("https:") for one in addresses):
+    if not any(address.startswith("https:") for address in addresses):
         return None
     return ssl.create_default_context(cafile=settings.connection.get("ssl_cafile"))

@@ -112,8 +112,8 @@ class Sessions:
 
     def end_news(self) -> None:
         """End the event streams of open pages, because the console stops."""
-        for one in self._kept.values():
-            one.session.ended.set()
+        for kept in self._kept.values():
+            kept.session.ended.set()
 
     def find(self, number: str) -> Session | None:
         """Return the session for the number in a browser's cookie, and mark the session as used.
@@ -129,7 +129,7 @@ class Sessions:
     async def add(self, session: Session) -> str:
         """Add a session and return the random number for the browser's cookie. Raises TooManySessions."""
         await self.end_unused()
-        own = [key for key, one in self._kept.items() if one.session.user == session.user]
+        own = [key for key, kept in self._kept.items() if kept.session.user == session.user]
         if len(own) >= SESSIONS_OF_USER_MAX:
             await self._end([min(own, key=lambda key: self._kept[key].used_s)])
         if len(self._kept) >= SESSIONS_MAX:
@@ -145,11 +145,11 @@ class Sessions:
     async def end_unused(self) -> None:
         """End expired sessions."""
         now_s = self._now()
-        await self._end([key for key, one in self._kept.items() if one.is_over(now_s)])
+        await self._end([key for key, kept in self._kept.items() if kept.is_over(now_s)])
 
     async def _end(self, keys: list[bytes]) -> None:
         ended = [self._kept.pop(key).session for key in keys if key in self._kept]
-        for trouble in await asyncio.gather(*(one.end() for one in ended), return_exceptions=True):
+        for trouble in await asyncio.gather(*(session.end() for session in ended), return_exceptions=True):
             if isinstance(trouble, Exception):
                 logger.error("a session did not end in order", exc_info=trouble)
 

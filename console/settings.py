@@ -37,16 +37,16 @@ def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[Set
     """
     return [
         SettingRow(
-            one.name,
-            "(secret)" if one.is_sensitive else one.value or "",
-            one.source,
-            one.is_default,
-            "; ".join(f"{source}: {value or ''}" for _, value, source in one.synonyms[1:])
-            if not one.is_sensitive
+            entry.name,
+            "(secret)" if entry.is_sensitive else entry.value or "",
+            entry.source,
+            entry.is_default,
+            "; ".join(f"{source}: {value or ''}" for _, value, source in entry.synonyms[1:])
+            if not entry.is_sensitive
             else "",
         )
-        for one in sorted(entries, key=lambda one: one.name)
-        if shows_all or not one.is_default
+        for entry in sorted(entries, key=lambda entry: entry.name)
+        if shows_all or not entry.is_default
     ]
 
 
@@ -78,9 +78,9 @@ def without_secrets(text: str) -> str:
 def own_settings(entries: Sequence[ConfigEntry], source: str) -> dict[str, str]:
     """Return the settings that a topic or broker has itself: entries whose source is `source`. Secrets are left out."""
     return {
-        one.name: one.value or ""
-        for one in sorted(entries, key=lambda one: one.name)
-        if one.source == source and not one.is_sensitive
+        entry.name: entry.value or ""
+        for entry in sorted(entries, key=lambda entry: entry.name)
+        if entry.source == source and not entry.is_sensitive
     }
 
 
@@ -136,12 +136,14 @@ def setting_differences(
 ) -> list[Difference]:
     """Return the preview of a change of settings: the present and the future value of each changed setting, with its
     source."""
-    by_name = {one.name: one for one in entries}
+    by_name = {present.name: present for present in entries}
     found = []
     for key, value in changes.items():
         entry = by_name.get(key)
         now = None if entry is None else f"{entry.value or ''} ({entry.source})"
-        beneath = next((one for one in entry.synonyms if one[2] != source), None) if entry else None
+        beneath = (
+            next((synonym for synonym in entry.synonyms if synonym[2] != source), None) if entry else None
+        )
         then = f"{value} ({source})" if value is not None else "the inherited or default value"
         if value is None and beneath is not None:
             then = f"{beneath[1] or ''} ({beneath[2]})"

@@ -74,7 +74,11 @@ def shortest_single(value: float) -> float:
         return value
     stored = _SINGLE.pack(value)
     return next(
-        (one for digits in range(6, 9) if _SINGLE.pack(one := float(f"{value:.{digits}g}")) == stored),
+        (
+            nearest
+            for digits in range(6, 9)
+            if _SINGLE.pack(nearest := float(f"{value:.{digits}g}")) == stored
+        ),
         float(f"{value:.9g}"),
     )
 

@@ -49,8 +49,8 @@ def _of_quorum(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tupl
 
 
 def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
-    old = {one.id for one in before.cluster.brokers}
-    new = {one.id for one in after.cluster.brokers}
+    old = {broker.id for broker in before.cluster.brokers}
+    new = {broker.id for broker in after.cluster.brokers}
     for gone in sorted(old - new):
         yield "bad", f"broker {gone} left the cluster"
     for come in sorted(new - old):
@@ -58,19 +58,19 @@ def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tup
 
 
 def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
-    told: Counter[str] = Counter()
-    topics = {one.name: one.partitions for one in before.topics}
-    for topic in sorted(after.topics, key=lambda one: one.is_internal):  # Users' own topics come first.
+    counts: Counter[str] = Counter()
+    topics = {topic.name: topic.partitions for topic in before.topics}
+    for topic in sorted(after.topics, key=lambda topic: topic.is_internal):  # Users' own topics come first.
         known = topics.get(topic.name, {})
         for new in topic.partitions.values():
             old = known.get(new.index)
             if old is None or (old.leader == new.leader and old.isr == new.isr):
                 continue
             for group, kind, text in _of_partition(f"{topic.name}-{new.index}", old, new):
-                told[group] += 1
-                if told[group] <= TOLD_MAX:
+                counts[group] += 1
+                if counts[group] <= TOLD_MAX:
                     yield kind, text
-    for group, number in told.items():
+    for group, number in counts.items():
         if number > TOLD_MAX:
             yield "news", f"{group} in {number - TOLD_MAX} more partitions"
 

@@ -69,7 +69,7 @@ class CommitReading:
         bounds = self.within.keys() | other.within.keys()
         return CommitReading(
             self.total_ms + sign * other.total_ms,
-            {one: self.within.get(one, 0.0) + sign * other.within.get(one, 0.0) for one in bounds},
+            {bound: self.within.get(bound, 0.0) + sign * other.within.get(bound, 0.0) for bound in bounds},
         )
 
 

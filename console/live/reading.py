@@ -60,7 +60,7 @@ class MetricsEndpoints:
     async def nodes(self) -> Mapping[str, NodeReading]:
         """Return the certificates and commit times of all metrics endpoints that answer, by host and port."""
         texts = await self._fetch_all()
-        return {urlsplit(one).netloc: node_reading(text) for one, text in texts.items() if text}
+        return {urlsplit(url).netloc: node_reading(text) for url, text in texts.items() if text}
 
     async def _fetch_all(self) -> Mapping[str, str]:
         """Return the metrics pages of all endpoints by URL; empty text for endpoints that do not answer.
@@ -69,7 +69,7 @@ class MetricsEndpoints:
         """
         async with self._fetching:
             if time.monotonic() - self._fetched_s > SAME_FOR_S:
-                asked = (asyncio.to_thread(self._fetch, one) for one in self._addresses)
+                asked = (asyncio.to_thread(self._fetch, address) for address in self._addresses)
                 self._texts = dict(zip(self._addresses, await asyncio.gather(*asked), strict=True))
                 self._fetched_s = time.monotonic()
         return self._texts
@@ -102,7 +102,7 @@ class EndOffsets:
 
         Returns nothing beyond PARTITIONS_SAMPLED_MAX partitions, where the requests would be a considerable load.
         """
-        led = [name for name, one in snapshot.partitions() if one.leader >= 0]
+        led = [name for name, partition in snapshot.partitions() if partition.leader >= 0]
         if len(led) > PARTITIONS_SAMPLED_MAX:
             return {}
         found: dict[Key, float] = {}

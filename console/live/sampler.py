@@ -99,7 +99,7 @@ class Sampler:
 
         Commits are sampled only while a browser shows a page. None if no endpoint reports commits.
         """
-        found = [one for at_s, one in self._commits if at_s >= self._now() - span_s]
+        found = [commit for at_s, commit in self._commits if at_s >= self._now() - span_s]
         return all_commits(found) if found else None
 
     async def sample(self) -> None:

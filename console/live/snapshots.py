@@ -44,12 +44,16 @@ class ClusterSnapshot:
     @cached_property
     def under_replicated(self) -> list[tuple[TopicPartition, PartitionInfo]]:
         """The partitions whose ISR is smaller than their set of replicas."""
-        return [(name, one) for name, one in self.partitions() if len(one.isr) < len(one.replicas)]
+        return [
+            (name, partition)
+            for name, partition in self.partitions()
+            if len(partition.isr) < len(partition.replicas)
+        ]
 
     @cached_property
     def leaderless(self) -> list[tuple[TopicPartition, PartitionInfo]]:
         """The partitions without a leader."""
-        return [(name, one) for name, one in self.partitions() if one.leader == NO_LEADER]
+        return [(name, partition) for name, partition in self.partitions() if partition.leader == NO_LEADER]
 
 
 async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:

@@ -14,5 +14,5 @@ from ..area import Area
 
 def all_areas() -> list[Area]:
     """Return the constant AREA of each module in this package: all areas of the console."""
-    modules = [import_module(f".{one.name}", __package__) for one in pkgutil.iter_modules(__path__)]
+    modules = [import_module(f".{module.name}", __package__) for module in pkgutil.iter_modules(__path__)]
     return [module.AREA for module in modules]

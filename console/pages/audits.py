@@ -138,7 +138,7 @@ def compared(tally: Tally, topic: str, window: AuditWindow) -> tuple[list[Row], 
             reasons[name] = str(error)
             continue
         rows += tally.rows(name, tiers, window)
-    rows.sort(key=lambda one: (-one.bucket.start_ms, one.bucket.topic))
+    rows.sort(key=lambda row: (-row.bucket.start_ms, row.bucket.topic))
     return rows, reasons
 
 
@@ -154,7 +154,7 @@ def bucket_row(row: Row) -> BucketRow:
 def remarks_on(rows: Sequence[Row], reasons: Mapping[str, str], taken: ReportsTaken) -> list[str]:
     """Return sentences about open buckets, unreadable audit reports and topics that were not compared."""
     found = []
-    if count := sum(not one.closed for one in rows):
+    if count := sum(not row.closed for row in rows):
         found.append(f"{count:,} of {len(rows):,} buckets are open: they are compared after the grace")
     if taken.unreadable:
         found.append(f"{taken.unreadable:,} records are no reports. The first: {taken.first_unreadable}")
@@ -171,21 +171,21 @@ async def show(visit: Visit) -> Rendered:
         trouble = f"topic {asked.audit_topic!r} holds no reports of this time"
     if trouble:
         return _rendered(AuditsPage(asked=asked, spans=list(SPANS), graces=list(GRACES), trouble=trouble))
-    shown = [one for one in rows if one.state == "gap"] if asked.only_gaps else rows
-    paged, told = visit.paged(shown), verdict(rows)
+    shown = [row for row in rows if row.state == "gap"] if asked.only_gaps else rows
+    paged, judgement = visit.paged(shown), verdict(rows)
     return _rendered(
         AuditsPage(
             asked=asked,
             spans=list(SPANS),
             graces=list(GRACES),
-            verdict=told,
-            is_complete=told == COMPLETE,
+            verdict=judgement,
+            is_complete=judgement == COMPLETE,
             has_gaps=has_gaps(rows),
             surplus=surplus(rows),
             remarks=remarks_on(rows, reasons, taken),
             reports=taken.reports,
             paged=paged,
-            rows=[bucket_row(one) for one in paged.rows],
+            rows=[bucket_row(row) for row in paged.rows],
         )
     )
 
@@ -210,13 +210,13 @@ async def _read_reports(visit: Visit, name: str, window: AuditWindow, taken: Rep
     ends = await visit.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
     begin: dict[TopicPartition, int] = {}
     upper: dict[TopicPartition, int] = {}
-    for one in places:
-        first, end = firsts[one], ends[one]
+    for partition in places:
+        first, end = firsts[partition], ends[partition]
         if isinstance(first, KafkaError) or isinstance(end, KafkaError):
-            told = first if isinstance(first, KafkaError) else end
-            return f"the reports of {name}-{one.partition} cannot be read: {told}"
+            refusal = first if isinstance(first, KafkaError) else end
+            return f"the reports of {name}-{partition.partition} cannot be read: {refusal}"
         if 0 <= first < end:
-            begin[one], upper[one] = first, end
+            begin[partition], upper[partition] = first, end
     reading = await read(visit.connection, begin, upper, [taken], count=None, is_committed_only=True)
     if reading.trouble:
         return f"reading reports {reading.trouble}: ask for a shorter time, or use the command"

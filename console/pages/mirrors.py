@@ -93,7 +93,7 @@ def mirror_row(mirror: MirrorDescription) -> MirrorRow:
     """Return the table row of a mirror."""
     faults = sum(len(topic.faults) for topic in mirror.topics)
     behind = [topic.behind_ms for topic in mirror.topics]
-    known = [one for one in behind if one is not None]
+    known = [behind_ms for behind_ms in behind if behind_ms is not None]
     is_bad = faults > 0 or bool(mirror.troubles)
     return MirrorRow(
         mirror.name,
@@ -128,15 +128,15 @@ def copy_row(topic: str, copy: MirrorPartitionDescription) -> CopyRow:
 
 async def show(visit: Visit) -> Rendered:
     """Return the page that lists all mirrors."""
-    rows = [mirror_row(one) for one in await visit.admin.describe_mirrors()]
+    rows = [mirror_row(mirror) for mirror in await visit.admin.describe_mirrors()]
     return Rendered("Mirrors", "mirrors.html", visit.paged(rows))
 
 
 async def mirror_named(admin: Admin, name: str) -> MirrorDescription:
     """Return the mirror of this name. Raises NotThere, KafkaError."""
-    for one in await admin.describe_mirrors():
-        if one.name == name:
-            return one
+    for mirror in await admin.describe_mirrors():
+        if mirror.name == name:
+            return mirror
     raise NotThere(f"there is no mirror {name!r}")
 
 
@@ -144,7 +144,7 @@ async def show_one(visit: Visit) -> Rendered:
     """Return the page of the mirror that the query names; copies with a fault come first."""
     mirror = await mirror_named(visit.admin, visit.required("name"))
     copies = [(topic.name, copy) for topic in mirror.topics for copy in topic.partitions]
-    copies.sort(key=lambda one: (one[1].fault is None, not one[1].trouble, one[0], one[1].partition))
+    copies.sort(key=lambda copy: (copy[1].fault is None, not copy[1].trouble, copy[0], copy[1].partition))
     paged = visit.paged(copies)
     troubles = [(f"broker {broker}", why) for broker, why in sorted(mirror.troubles.items())]
     troubles += [(f"broker {broker}", why.message) for broker, why in sorted(mirror.unanswered.items())]
@@ -158,7 +158,7 @@ async def show_one(visit: Visit) -> Rendered:
         troubles,
         sorted((mirror.skipped or {}).items()),
         paged,
-        [copy_row(*one) for one in paged.rows],
+        [copy_row(*copy) for copy in paged.rows],
         mirror.phase is not MirrorPhase.PROMOTED,
     )
     return Rendered(f"Mirror {mirror.name}", "mirror.html", model)
@@ -204,8 +204,8 @@ async def plan_promotion(visit: Visit) -> Change:
         Difference("not copied yet", f"{count(row.lag)} records, {size(row.lag_bytes)}", UNKNOWN),
     ]
     if how == AT_CUT and mirror.cut is not None:
-        told = f"{mirror.cut.commit_index:,}, {duration(row.cut_age_s)} old, or a newer one"
-        differences.append(Difference("cut", None, told))
+        cut = f"{mirror.cut.commit_index:,}, {duration(row.cut_age_s)} old, or a newer one"
+        differences.append(Difference("cut", None, cut))
     at_cut = ["--at-cut"] if how == AT_CUT else []
     return Change(
         title=f"Promote mirror {mirror.name}",

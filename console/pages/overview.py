@@ -167,13 +167,15 @@ def overview(
             MovingPartition(
                 name.topic,
                 f"{name.topic}-{name.partition}",
-                numbers(one.replicas),
-                numbers(one.adding),
-                numbers(one.removing),
+                numbers(reassignment.replicas),
+                numbers(reassignment.adding),
+                numbers(reassignment.removing),
             )
-            for name, one in islice(sorted(snapshot.moving.items()), ROWS_MAX)
+            for name, reassignment in islice(sorted(snapshot.moving.items()), ROWS_MAX)
         ],
-        needy=[_needy(*one) for one in islice(sorted(needy.items(), key=lambda one: one[0]), ROWS_MAX)],
+        needy=[
+            _needy(*entry) for entry in islice(sorted(needy.items(), key=lambda entry: entry[0]), ROWS_MAX)
+        ],
         voters=voter_rows(snapshot),
         quorum_trouble=snapshot.quorum_trouble,
         rates=rates,
@@ -186,21 +188,21 @@ def overview(
 def broker_rows(snapshot: ClusterSnapshot) -> list[BrokerRow]:
     """Return the table rows of the live brokers, with their numbers of replicas, in-sync replicas and led
     partitions."""
-    partitions = [one for topic in snapshot.topics for one in topic.partitions.values()]
-    leads = Counter(one.leader for one in partitions)
-    held = Counter(chain.from_iterable(one.replicas for one in partitions))
-    in_sync = Counter(chain.from_iterable(one.isr for one in partitions))
+    partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
+    leads = Counter(partition.leader for partition in partitions)
+    held = Counter(chain.from_iterable(partition.replicas for partition in partitions))
+    in_sync = Counter(chain.from_iterable(partition.isr for partition in partitions))
     return [
         BrokerRow(
-            one.id,
-            f"{one.host}:{one.port}",
-            one.rack or "",
-            one.id == snapshot.cluster.controller_id,
-            leads[one.id],
-            held[one.id],
-            in_sync[one.id],
+            broker.id,
+            f"{broker.host}:{broker.port}",
+            broker.rack or "",
+            broker.id == snapshot.cluster.controller_id,
+            leads[broker.id],
+            held[broker.id],
+            in_sync[broker.id],
         )
-        for one in sorted(snapshot.cluster.brokers, key=lambda one: one.id)
+        for broker in sorted(snapshot.cluster.brokers, key=lambda broker: broker.id)
     ]
 
 

@@ -92,51 +92,52 @@ def query_name(transactional_id: str) -> QueryName | None:
     return QueryName(found["query"], found["name"], "format('ottla')")
 
 
-def query_row(told: TransactionDescription, now_s: float) -> SparkQueryRow | None:
+def query_row(transaction: TransactionDescription, now_s: float) -> SparkQueryRow | None:
     """Return the table row of the Spark query with this transactional id; None if the id belongs to another program.
 
     Other programs' ids may end in such a UUID, too: so an id without a batch counts only if its name is Spark's.
     """
-    named = query_name(told.transactional_id)
+    named = query_name(transaction.transactional_id)
     if named is None:
         return None
     is_spark = named.name == _DEFAULT_NAME or named.way == "foreachBatch"
-    if told.app_version < 0 and not is_spark:
+    if transaction.app_version < 0 and not is_spark:
         return None
     return SparkQueryRow(
         named.query,
         named.name,
         named.way,
-        None if told.app_version < 0 else told.app_version,
-        told.state,
-        kind_of(told.state),
-        open_for_s(told, now_s),
-        None if told.started_ms < 0 else told.started_ms / 1000,
-        link("/transactions/id", id=told.transactional_id),
+        None if transaction.app_version < 0 else transaction.app_version,
+        transaction.state,
+        kind_of(transaction.state),
+        open_for_s(transaction, now_s),
+        None if transaction.started_ms < 0 else transaction.started_ms / 1000,
+        link("/transactions/id", id=transaction.transactional_id),
     )
 
 
 async def show(visit: Visit) -> Rendered:
     """Return the page "Spark queries". Lag is requested only for the groups on this page of the table."""
     listed, silent = await listed_ids(visit, _LISTED)
-    names = [one.transactional_id for one in listed]
+    names = [transaction.transactional_id for transaction in listed]
     described, undescribed = await described_ids(visit, names[:QUERIES_MAX])
     now_s = time.time()
     rows = [
         row
-        for told in described.values()
-        if isinstance(told, TransactionDescription) and (row := query_row(told, now_s)) is not None
+        for transaction in described.values()
+        if isinstance(transaction, TransactionDescription)
+        and (row := query_row(transaction, now_s)) is not None
     ]
-    rows.sort(key=lambda one: (one.name, one.query))
+    rows.sort(key=lambda query: (query.name, query.query))
     groups, silent_groups = await listed_groups(visit)
-    empty = [one for one in groups if one.state == "Empty"]
+    empty = [group for group in groups if group.state == "Empty"]
     followers = visit.paged(empty, parameter="groups")
     reports = await reports_of(visit, followers.rows)
     model = SparkPage(
         visit.paged(rows),
         max(0, len(names) - QUERIES_MAX),
         followers,
-        [group_row(one, reports) for one in followers.rows],
+        [group_row(group, reports) for group in followers.rows],
         silent,
         undescribed,
         silent_groups,

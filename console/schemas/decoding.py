@@ -106,12 +106,14 @@ class Decoder:
         The rest then gets a `trouble` that says so.
         """
         late = f"not decoded: the schemas of this page took longer than {within_s:g} s"
-        named = [framed(one) for one in values]
-        found = [None if one is None else Decoded(f"schema {one.schema_id}", trouble=late) for one in named]
+        named = [framed(value) for value in values]
+        found = [
+            None if frame is None else Decoded(f"schema {frame.schema_id}", trouble=late) for frame in named
+        ]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                for place, one in enumerate(values):
-                    found[place] = await self.decoded(one)
+                for place, value in enumerate(values):
+                    found[place] = await self.decoded(value)
         return found
 
     # ------------------------------------------------------------ schemas
@@ -177,7 +179,7 @@ class Decoder:
 
     @property
     def _remembered_bytes(self) -> int:
-        return sum(one.size for one in self._known.values())
+        return sum(known.size for known in self._known.values())
 
 
 def _reader_of(schema: RegisteredSchema) -> Reader:

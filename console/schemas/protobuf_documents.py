@@ -80,7 +80,7 @@ class MessageDocuments:
                     _key(key): self._single(of_values, value[key]) for key in self._counted(value)
                 }
             elif kind.is_repeated:
-                document[kind.name] = [self._single(field, one) for one in self._counted(value)]
+                document[kind.name] = [self._single(field, element) for element in self._counted(value)]
             else:
                 document[kind.name] = self._single(field, value)
         self._count(len(kinds))

@@ -113,10 +113,12 @@ class SchemaRegistry:
 
     async def _import(self, fields: Mapping[str, Any], kind: str, found: _Imports) -> None:
         references = fields.get("references") or []
-        if not isinstance(references, list) or not all(isinstance(one, dict) for one in references):
+        if not isinstance(references, list) or not all(
+            isinstance(reference, dict) for reference in references
+        ):
             raise NoSchema("the registry's answer does not say what it refers to")
-        for one in references:
-            name, subject, version = one.get("name"), one.get("subject"), one.get("version")
+        for reference in references:
+            name, subject, version = reference.get("name"), reference.get("subject"), reference.get("version")
             if not isinstance(name, str) or not isinstance(subject, str) or not isinstance(version, int):
                 raise NoSchema("the registry's answer does not say what it refers to")
             if name in found.texts:

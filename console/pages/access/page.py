@@ -35,7 +35,7 @@ RESOURCES: Final[Mapping[str, AclResourceType]] = {
     "user": AclResourceType.USER,
     "delegation token": AclResourceType.DELEGATION_TOKEN,
 }
-OPERATIONS: Final = tuple(one.name for one in AclOperation if one > AclOperation.ALL)
+OPERATIONS: Final = tuple(operation.name for operation in AclOperation if operation > AclOperation.ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def acl_row(acl: Acl) -> AclRow:
 
 def matching(acls: Sequence[Acl], search: str) -> list[Acl]:
     """Return the ACLs that contain all words of `search` in any field."""
-    return [one for one in acls if has_words(str(one), search)]
+    return [acl for acl in acls if has_words(str(acl), search)]
 
 
 def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[CertificateRow]:
@@ -123,13 +123,17 @@ def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[Cer
     """
     rows = []
     for node, reading in nodes.items():
-        for one in reading.certificates:
+        for certificate in reading.certificates:
             state, kind = "valid", "good"
-            if one.left_s <= 0:
+            if certificate.left_s <= 0:
                 state, kind = "has expired", "bad"
-            elif one.left_s < EXPIRES_SOON_S:
+            elif certificate.left_s < EXPIRES_SOON_S:
                 state, kind = "expires soon", "bad"
-            rows.append(CertificateRow(node, one.listener, now_s + one.left_s, one.left_s, state, kind))
+            rows.append(
+                CertificateRow(
+                    node, certificate.listener, now_s + certificate.left_s, certificate.left_s, state, kind
+                )
+            )
     return sorted(rows, key=lambda row: (row.left_s, row.node, row.listener))
 
 
@@ -189,7 +193,7 @@ async def show(visit: Visit) -> Rendered:
         users=users,
         users_trouble=users_trouble,
         paged=paged,
-        acls=[acl_row(one) for one in paged.rows],
+        acls=[acl_row(acl) for acl in paged.rows],
         acls_trouble=acls_trouble,
         quotas=quota_rows(quotas),
         quotas_trouble=quotas_trouble,

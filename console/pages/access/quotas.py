@@ -48,7 +48,7 @@ def quota_rows(found: Sequence[tuple[Entity, Mapping[str, float]]]) -> list[Quot
         )
         for entity, quotas in found
     ]
-    return sorted(rows, key=lambda one: one.entity)
+    return sorted(rows, key=lambda row: row.entity)
 
 
 def entity_text(entity: Entity) -> str:

@@ -94,13 +94,13 @@ async def folders_form(visit: Visit) -> Form:
     boxes = [
         FormField(
             name=field,
-            label=f"no new replicas in {one.path}",
+            label=f"no new replicas in {folder.path}",
             kind="check",
-            value="yes" if one.is_cordoned and not visit.form else "",
+            value="yes" if folder.is_cordoned and not visit.form else "",
         )
-        for field, one in folders.items()
+        for field, folder in folders.items()
     ]
-    cordoned = "\n".join(field for field, one in folders.items() if one.is_cordoned)
+    cordoned = "\n".join(field for field, folder in folders.items() if folder.is_cordoned)
     return Form(
         f"Folders of broker {number}",
         [*boxes, FormField(name=_SHOWN, label="", kind="hidden", value=cordoned)],
@@ -110,16 +110,16 @@ async def folders_form(visit: Visit) -> Form:
 
 async def _folders(admin: Admin, number: int) -> Mapping[str, LogDirDescription]:
     """Return the data folders of a broker, by the names of their check boxes in the form. Raises KafkaError."""
-    told = (await admin.describe_log_dirs([number]))[number]
-    if isinstance(told, KafkaError):
-        raise told
-    return {f"folder {one.path}": one for one in told}
+    answer = (await admin.describe_log_dirs([number]))[number]
+    if isinstance(answer, KafkaError):
+        raise answer
+    return {f"folder {folder.path}": folder for folder in answer}
 
 
 def _wanted(form: Mapping[str, str], folders: Mapping[str, LogDirDescription]) -> set[str]:
     """Return the check boxes of the data folders to cordon: the folders cordoned now, changed by the boxes that the
     user changed."""
-    there = {field for field, one in folders.items() if one.is_cordoned}
+    there = {field for field, folder in folders.items() if folder.is_cordoned}
     boxes = {field for field in folders if form.get(field) == "yes"}
     shown = set(form[_SHOWN].splitlines()) if _SHOWN in form else there
     return (there | (boxes - shown)) - (shown - boxes)
@@ -135,14 +135,14 @@ async def plan_cordon(visit: Visit) -> Change:
     folders = await _folders(visit.admin, number)
     wanted = _wanted(visit.form, folders)
     differences = [
-        Difference(one.path, _word(is_cordoned=one.is_cordoned), _word(is_cordoned=field in wanted))
-        for field, one in folders.items()
-        if one.is_cordoned != (field in wanted)
+        Difference(folder.path, _word(is_cordoned=folder.is_cordoned), _word(is_cordoned=field in wanted))
+        for field, folder in folders.items()
+        if folder.is_cordoned != (field in wanted)
     ]
     if not differences:
         raise BadQuestion("the folders are as they were: there is nothing to change")
     changes = await _setting(
-        visit.admin, number, [one.path for field, one in folders.items() if field in wanted]
+        visit.admin, number, [folder.path for field, folder in folders.items() if field in wanted]
     )
     await visit.admin.alter_configs(BROKER_RESOURCE, str(number), changes, validate_only=True)
     return Change(
@@ -172,7 +172,7 @@ async def _setting(admin: Admin, number: int, paths: Sequence[str]) -> dict[str,
 
 
 def _cordoned(folders: Mapping[str, LogDirDescription]) -> set[str]:
-    return {one.path for one in folders.values() if one.is_cordoned}
+    return {folder.path for folder in folders.values() if folder.is_cordoned}
 
 
 async def _cordon(

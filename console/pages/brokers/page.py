@@ -91,41 +91,41 @@ def folder_rows(broker: int, folders: Sequence[LogDirDescription]) -> list[Folde
     return [
         FolderRow(
             broker,
-            one.path,
-            "" if one.error is None else one.error.message,
-            len(one.replicas),
-            sum(one.replicas.values()),
-            one.total_bytes if one.total_bytes >= 0 else None,
-            one.usable_bytes if one.usable_bytes >= 0 else None,
-            one.is_cordoned,
+            folder.path,
+            "" if folder.error is None else folder.error.message,
+            len(folder.replicas),
+            sum(folder.replicas.values()),
+            folder.total_bytes if folder.total_bytes >= 0 else None,
+            folder.usable_bytes if folder.usable_bytes >= 0 else None,
+            folder.is_cordoned,
         )
-        for one in folders
+        for folder in folders
     ]
 
 
 def replica_rows(folders: Sequence[LogDirDescription]) -> list[ReplicaRow]:
     """Return the table rows of all replicas of a broker, the largest first."""
     rows = [
-        ReplicaRow(name.topic, f"{name.topic}-{name.partition}", one.path, size)
-        for one in folders
-        for name, size in one.replicas.items()
+        ReplicaRow(name.topic, f"{name.topic}-{name.partition}", folder.path, size)
+        for folder in folders
+        for name, size in folder.replicas.items()
     ]
     return sorted(rows, key=lambda row: (-row.size, row.name))
 
 
 def addresses_of(snapshot: ClusterSnapshot) -> dict[int, str]:
     """Return the `host:port` of each broker by id; empty for fenced brokers."""
-    live = {one.id: f"{one.host}:{one.port}" for one in snapshot.cluster.brokers}
+    live = {broker.id: f"{broker.host}:{broker.port}" for broker in snapshot.cluster.brokers}
     return dict(sorted((live | dict.fromkeys(snapshot.cluster.fenced, "")).items()))
 
 
 def brokers_page(
-    snapshot: ClusterSnapshot, told: Mapping[int, Sequence[LogDirDescription] | KafkaError]
+    snapshot: ClusterSnapshot, answers: Mapping[int, Sequence[LogDirDescription] | KafkaError]
 ) -> BrokersPage:
-    """Return the data of the page that lists the brokers. `told` is each broker's answer about its data folders."""
+    """Return the data of the page that lists the brokers. `answers` are the brokers' answers about their folders."""
     folders: list[FolderRow] = []
     silent: dict[int, str] = {}
-    for broker, answer in sorted(told.items()):
+    for broker, answer in sorted(answers.items()):
         if isinstance(answer, KafkaError):
             silent[broker] = answer.message
         else:
@@ -136,8 +136,8 @@ def brokers_page(
 async def show(visit: Visit) -> Rendered:
     """Return the page that lists the brokers and their data folders."""
     snapshot = await visit.sampler.snapshot()
-    told = await visit.admin.describe_log_dirs()
-    return Rendered("Brokers", "brokers.html", brokers_page(snapshot, told))
+    answers = await visit.admin.describe_log_dirs()
+    return Rendered("Brokers", "brokers.html", brokers_page(snapshot, answers))
 
 
 async def broker_named(visit: Visit) -> tuple[int, str]:
@@ -152,11 +152,11 @@ async def broker_named(visit: Visit) -> tuple[int, str]:
 async def show_one(visit: Visit) -> Rendered:
     """Return the page of the broker that the query names. Raises NotThere."""
     number, address = await broker_named(visit)
-    told, settings = await asyncio.gather(
+    answers, settings = await asyncio.gather(
         visit.admin.describe_log_dirs([number]),
         _or_refusal(visit, number),
     )
-    answer = told[number]
+    answer = answers[number]
     folders = [] if isinstance(answer, KafkaError) else answer
     shows_all = visit.text("all") == "yes"
     model = BrokerPage(

@@ -114,17 +114,17 @@ def seek_differences(before: Offsets, after: Offsets) -> list[Difference]:
     """Return the preview of a move of committed offsets: each partition's offset before and after."""
     return [
         Difference(
-            f"{one.topic}-{one.partition}",
-            f"{before[one]:,}" if one in before else None,
-            f"{offset:,}" + (f" ({offset - before[one]:+,})" if one in before else ""),
+            f"{partition.topic}-{partition.partition}",
+            f"{before[partition]:,}" if partition in before else None,
+            f"{offset:,}" + (f" ({offset - before[partition]:+,})" if partition in before else ""),
         )
-        for one, offset in sorted(after.items())
+        for partition, offset in sorted(after.items())
     ]
 
 
 def seek_command(group: str, after: Offsets) -> str:
     """Return the `ottla group seek` command that commits these offsets for the group."""
-    topics = [word for one in offset_words(after) for word in option("--topic", one)]
+    topics = [word for offset in offset_words(after) for word in option("--topic", offset)]
     return command("group", "seek", names=[group], options=topics)
 
 
@@ -139,7 +139,7 @@ async def plan_seek(visit: Visit) -> Change:
     except CannotSeek as error:
         raise BadQuestion(str(error)) from None
     differences = seek_differences(before, after)
-    topics = await visit.admin.describe_topics(sorted({one.topic for one in after}))
+    topics = await visit.admin.describe_topics(sorted({partition.topic for partition in after}))
     return Change(
         title=f"Move the offsets of {group}",
         differences=differences,
@@ -195,7 +195,7 @@ async def plan_deletion(visit: Visit) -> Change:
 async def _deletion(admin: Admin, name: str) -> list[Difference]:
     """Return the preview of a group's deletion. Raises NotThere, BadQuestion for a group with members, and
     KafkaError."""
-    if name not in {one.group_id for one in await admin.list_groups()}:
+    if name not in {group.group_id for group in await admin.list_groups()}:
         raise NotThere(f"there is no group {name!r}")
     await _no_members(admin, name)
     offsets = await admin.committed_offsets(name)

@@ -96,7 +96,7 @@ class LagHistory:
         The chart cannot distinguish more lines.
         """
         topics = [Series(topic, tuple(points)) for topic, points in self._groups.get(name, {}).items()]
-        topics.sort(key=lambda one: -(one.last or 0))
+        topics.sort(key=lambda topic: -(topic.last or 0))
         return topics[:TOPICS_DRAWN_MAX]
 
 
@@ -107,8 +107,8 @@ _HISTORIES: WeakKeyDictionary[Sampler, LagHistory] = WeakKeyDictionary()
 def member_row(member: GroupMember) -> MemberRow:
     """Return the table row of a member of a consumer group."""
     topics: dict[str, list[int]] = {}
-    for one in member.partitions:
-        topics.setdefault(one.topic, []).append(one.partition)
+    for partition in member.partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
     owned = "; ".join(f"{topic}: {numbers(sorted(indexes))}" for topic, indexes in sorted(topics.items()))
     return MemberRow(
         member.member_id,
@@ -120,32 +120,38 @@ def member_row(member: GroupMember) -> MemberRow:
     )
 
 
-def lag_row(one: PartitionLag) -> LagRow:
+def lag_row(partition_lag: PartitionLag) -> LagRow:
     """Return the table row of a partition's lag."""
-    owner = "" if one.member is None else one.member.client_id or one.member.member_id
-    return LagRow(*one.partition, one.current, one.end, one.lag, owner)
+    owner = (
+        ""
+        if partition_lag.member is None
+        else partition_lag.member.client_id or partition_lag.member.member_id
+    )
+    return LagRow(
+        *partition_lag.partition, partition_lag.current, partition_lag.end, partition_lag.lag, owner
+    )
 
 
 async def show(visit: Visit) -> Rendered:
     """Return the page of the group that the query names."""
     name = visit.exact("name")
-    (told,) = await report(visit.admin, [name])
+    (described,) = await report(visit.admin, [name])
     history = _HISTORIES.setdefault(visit.sampler, LagHistory())
-    history.note(told)
+    history.note(described)
     lines = history.series(name)
-    paged = visit.paged(told.partitions)
-    where = told.group.coordinator
+    paged = visit.paged(described.partitions)
+    where = described.group.coordinator
     model = GroupPage(
         name,
-        told.group.state,
-        told.group.type,
-        told.group.assignor,
+        described.group.state,
+        described.group.type,
+        described.group.assignor,
         where.id,
         f"{where.host}:{where.port}",
-        lag_text(told),
-        [member_row(one) for one in told.group.members],
+        lag_text(described),
+        [member_row(member) for member in described.group.members],
         paged,
-        [lag_row(one) for one in paged.rows],
+        [lag_row(row) for row in paged.rows],
         line_chart("lag in records, by topic", lines, now_s=time.time(), span_s=CHART_S),
         legend(lines),
     )

@@ -46,15 +46,15 @@ class GroupsPage:
 
 def matching(groups: Sequence[GroupListing], search: str) -> list[GroupListing]:
     """Return the groups whose names contain all words of the search."""
-    return [one for one in groups if has_words(one.group_id, search)]
+    return [group for group in groups if has_words(group.group_id, search)]
 
 
-def lag_text(told: GroupReport | None) -> str:
+def lag_text(described: GroupReport | None) -> str:
     """Format the lag of a group in records: `22+` if the lag of some partitions is unknown, a dash if the whole lag is
     unknown."""
-    if told is None or told.total_lag is None:
+    if described is None or described.total_lag is None:
         return UNKNOWN
-    return f"{count(told.total_lag)}{'+' if told.unknown_lags else ''}"
+    return f"{count(described.total_lag)}{'+' if described.unknown_lags else ''}"
 
 
 async def listed_groups(visit: Visit) -> tuple[list[GroupListing], dict[int, str]]:
@@ -63,20 +63,22 @@ async def listed_groups(visit: Visit) -> tuple[list[GroupListing], dict[int, str
     Raises KafkaError.
     """
     groups, silent = joined(await visit.admin.list_groups_by_broker())
-    return sorted({one.group_id: one for one in groups}.values(), key=lambda one: one.group_id), silent
+    return sorted(
+        {group.group_id: group for group in groups}.values(), key=lambda group: group.group_id
+    ), silent
 
 
 def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupRow:
     """Return the table row of a group."""
-    told = reports.get(group.group_id)
+    described = reports.get(group.group_id)
     return GroupRow(
         group.group_id,
         group.state,
         group.type,
         group.protocol_type,
         group.coordinator,
-        None if told is None else len(told.group.members),
-        lag_text(told),
+        None if described is None else len(described.group.members),
+        lag_text(described),
     )
 
 
@@ -86,10 +88,10 @@ async def reports_of(visit: Visit, groups: Sequence[GroupListing]) -> dict[str, 
     Groups that were deleted meanwhile, or refused, are left out.
     """
     found = {}
-    for one in groups:
-        if one.type in DESCRIBED_TYPES:
+    for group in groups:
+        if group.type in DESCRIBED_TYPES:
             try:
-                (found[one.group_id],) = await report(visit.admin, [one.group_id])
+                (found[group.group_id],) = await report(visit.admin, [group.group_id])
             except KafkaError:  # One group's error must not hide the list.
                 continue
     return found
@@ -104,5 +106,5 @@ async def show(visit: Visit) -> Rendered:
     search = visit.text("q")
     paged = visit.paged(matching(groups, search))
     reports = await reports_of(visit, paged.rows)
-    rows = [group_row(one, reports) for one in paged.rows]
+    rows = [group_row(group, reports) for group in paged.rows]
     return Rendered("Groups", "groups.html", GroupsPage(paged, rows, search, len(groups), silent))

@@ -32,10 +32,12 @@ def filters_of(*, key: str, value: str, json: str, header: str) -> list[Test]:
     tests: list[Test] = []
     if key:
         in_key = _pattern(key, "the pattern of the key")
-        tests.append(lambda one, _: one.key is not None and bool(in_key.search(_decoded(one.key))))
+        tests.append(lambda record, _: record.key is not None and bool(in_key.search(_decoded(record.key))))
     if value:
         in_value = _pattern(value, "the pattern of the value")
-        tests.append(lambda one, _: one.value is not None and bool(in_value.search(_decoded(one.value))))
+        tests.append(
+            lambda record, _: record.value is not None and bool(in_value.search(_decoded(record.value)))
+        )
     if json:
         tests.append(_path_test(json))
     if header:
@@ -66,7 +68,7 @@ def found_at(document: Any, path: Path) -> list[Any]:
     """Return all values of a JSON document at the path: none, one, or several where an object has duplicate names."""
     found = [document]
     for step in path:
-        found = [part for one in found for part in _parts_at(one, step)]
+        found = [part for value in found for part in _parts_at(value, step)]
     return found
 
 
@@ -98,7 +100,7 @@ def _path_test(text: str) -> Test:
             found = found_at(parsed(record.value) if decoded is None else decoded.document, path)
         except (ValueError, RecursionError):
             return False
-        return bool(found) and (not equals or any(_equals(one, wanted) for one in found))
+        return bool(found) and (not equals or any(_equals(value, wanted) for value in found))
 
     return passes
 
@@ -141,8 +143,8 @@ def _pattern(text: str, what: str) -> Any:
         return re2.compile(text, options)
     except re2.error as error:
         reason = error.args[0] if error.args else "unknown"
-        told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise BadQuestion(f"{what} is not a regular expression as RE2 has them: {told}") from None
+        message = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise BadQuestion(f"{what} is not a regular expression as RE2 has them: {message}") from None
 
 
 def _decoded(data: bytes) -> str:

@@ -125,7 +125,7 @@ def mark_of(record: ConsumerRecord, outcomes: Sequence[TransactionOutcome]) -> s
 
     `outcomes` are those of its partition. Empty if the record is in no transaction, or the outcome is unknown.
     """
-    place = bisect_right(outcomes, record.offset, key=lambda one: one.first_offset) - 1
+    place = bisect_right(outcomes, record.offset, key=lambda outcome: outcome.first_offset) - 1
     if place < 0 or record.offset >= outcomes[place].next_offset:
         return ""
     found = outcomes[place]
@@ -139,7 +139,7 @@ def mark_of(record: ConsumerRecord, outcomes: Sequence[TransactionOutcome]) -> s
 def chosen(records: Sequence[ConsumerRecord], question: Question) -> list[ConsumerRecord]:
     """Return the found records that the page shows, in order of time; the newest first if the search asks for the
     newest."""
-    ordered = sorted(records, key=lambda one: (one.timestamp_ms, one.partition, one.offset))
+    ordered = sorted(records, key=lambda record: (record.timestamp_ms, record.partition, record.offset))
     if question.where == NEWEST:
         return ordered[: -question.count - 1 : -1]
     return ordered[: question.count]
@@ -157,7 +157,7 @@ async def show_live(visit: Visit) -> Rendered:
 
 async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
     snapshot = await visit.sampler.snapshot()
-    topics = [one.name for one in snapshot.topics if not one.is_internal]
+    topics = [topic.name for topic in snapshot.topics if not topic.is_internal]
     if not visit.text("topic"):
         model = MessagesPage(topics=topics, question=None, where=WHERE, formats=FORMATS, is_live=is_live)
         return Rendered("Messages", "messages.html", model)
@@ -246,21 +246,23 @@ async def _bounds(visit: Visit, places: Sequence[TopicPartition]) -> tuple[Offse
     starts = await visit.admin.list_offsets(dict.fromkeys(places, EARLIEST))
     ends = await visit.admin.list_offsets(dict.fromkeys(places, LATEST))
     stable = await visit.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
-    told = [one for one in places if all(isinstance(each[one], int) for each in (starts, ends, stable))]
-    if not told:
+    answered = [
+        place for place in places if all(isinstance(each[place], int) for each in (starts, ends, stable))
+    ]
+    if not answered:
         raise next(each for each in (ends[places[0]], starts[places[0]]) if isinstance(each, KafkaError))
-    return _numbers(starts, told), _numbers(ends, told), _numbers(stable, told)
+    return _numbers(starts, answered), _numbers(ends, answered), _numbers(stable, answered)
 
 
 async def _by_time(visit: Visit, question: Question, places: Sequence[TopicPartition]) -> Offsets:
     if question.where != TIME:
         return {}
     found = await visit.admin.list_offsets(dict.fromkeys(places, question.at))
-    return _numbers(found, [one for one in places if isinstance(found[one], int)])
+    return _numbers(found, [place for place in places if isinstance(found[place], int)])
 
 
 def _numbers(found: Found, places: Sequence[TopicPartition]) -> Offsets:
-    return {one: offset for one in places if isinstance(offset := found[one], int)}
+    return {place: offset for place in places if isinstance(offset := found[place], int)}
 
 
 async def _decoded(
@@ -273,7 +275,7 @@ async def _decoded(
     if visit.schemas is None or question.shows_as not in DECODED_AS:
         nothing = [None] * len(records)
         return nothing, nothing
-    both = [one.value for one in records] + [one.key for one in records]
+    both = [record.value for record in records] + [record.key for record in records]
     found = await visit.schemas.all_decoded(both, DECODING_S)
     return found[len(records) :], found[: len(records)]
 
@@ -288,7 +290,7 @@ async def show_whole(visit: Visit) -> Download:
     if partition not in (await visit.topic(topic)).partitions:
         raise NotThere(f"there is no partition {topic}-{partition}")
     found = await read(visit.connection, {place: offset}, {place: offset + 1}, (), count=1)
-    record = next((one for one in found.records if one.offset == offset), None)
+    record = next((candidate for candidate in found.records if candidate.offset == offset), None)
     data = None if record is None else record.key if part == "key" else record.value
     if data is None:
         raise NotThere(f"there is no {part} at offset {offset} of {topic}-{partition}")

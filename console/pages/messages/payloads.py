@@ -101,4 +101,4 @@ def _text(data: bytes, *, is_whole: bool) -> str | None:
         if is_whole or error.start < len(data) - 3:
             return None
         text = data[: error.start].decode()
-    return None if any(ord(one) < 0x20 and one not in "\t\r\n" for one in text) else text
+    return None if any(ord(character) < 0x20 and character not in "\t\r\n" for character in text) else text

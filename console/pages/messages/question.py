@@ -123,17 +123,17 @@ def begin_at(
     Partitions without such records are left out.
     """
     found = {}
-    for one, end in ends.items():
-        start = starts[one]
+    for partition, end in ends.items():
+        start = starts[partition]
         match question.where:
             case "offset":
                 offset = max(start, question.at)
             case "time":
-                offset = end if (told := by_time.get(one, -1)) < 0 else told
+                offset = end if (timed := by_time.get(partition, -1)) < 0 else timed
             case "newest":
                 offset = max(start, end - question.count)
             case _:
                 offset = start
         if offset < end:
-            found[one] = offset
+            found[partition] = offset
     return found

@@ -56,7 +56,7 @@ class MessagesRead:
     _scanned_bytes: int = 0
     _kept_bytes: int = 0
 
-    def take(self, one: ConsumerRecord, tests: Sequence[Test], decoded: Decoded | None = None) -> None:
+    def take(self, record: ConsumerRecord, tests: Sequence[Test], decoded: Decoded | None = None) -> None:
         """Count a record that was read, and keep it if it passes the tests.
 
         `decoded` is its value decoded by a schema.
@@ -64,13 +64,13 @@ class MessagesRead:
         if decoded is not None and decoded.trouble:
             self.undecoded += 1
             self.first_undecoded = self.first_undecoded or f"{decoded.label}: {decoded.trouble}"
-        size = len(one.key or b"") + len(one.value or b"")
-        size += sum(len(name) + len(value or b"") for name, value in one.headers)
+        size = len(record.key or b"") + len(record.value or b"")
+        size += sum(len(name) + len(value or b"") for name, value in record.headers)
         self.scanned += 1
         self._scanned_bytes += size
-        self.next[TopicPartition(one.topic, one.partition)] = one.offset + 1
-        if all(passes(one, decoded) for passes in tests):
-            self.records.append(one)
+        self.next[TopicPartition(record.topic, record.partition)] = record.offset + 1
+        if all(passes(record, decoded) for passes in tests):
+            self.records.append(record)
             self._kept_bytes += size
 
     @property
@@ -132,10 +132,10 @@ async def outcomes_of(
     Outcomes that are not found within OUTCOMES_S seconds and OUTCOMES_BYTES_MAX bytes are missing.
     """
     stretches: dict[TopicPartition, tuple[int, int]] = {}
-    for one in records:
-        place = TopicPartition(one.topic, one.partition)
-        begin, end = stretches.get(place, (one.offset, one.offset + 1))
-        stretches[place] = (min(begin, one.offset), max(end, one.offset + 1))
+    for record in records:
+        place = TopicPartition(record.topic, record.partition)
+        begin, end = stretches.get(place, (record.offset, record.offset + 1))
+        stretches[place] = (min(begin, record.offset), max(end, record.offset + 1))
     if not stretches:
         return {}
     turns = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READERS_MAX))
@@ -164,10 +164,10 @@ async def _read_on(
     while left and (count is None or len(reading.records) < count) and not reading.trouble:
         some = await consumer.getmany(timeout_ms=_POLL_MS, max_records=500)
         for partition, records in some.items():
-            for one in records:
-                if one.offset >= ends[partition] or (count is not None and len(reading.records) >= count):
+            for record in records:
+                if record.offset >= ends[partition] or (count is not None and len(reading.records) >= count):
                     break
-                reading.take(one, tests, None if decode is None else await decode(one.value))
+                reading.take(record, tests, None if decode is None else await decode(record.value))
         reading.trouble = reading.bound_reached
         # Markers and compacted records have offsets, but no records are returned for them.
-        left = {one for one in left if await consumer.position(one) < ends[one]}
+        left = {partition for partition in left if await consumer.position(partition) < ends[partition]}

@@ -46,9 +46,9 @@ class TopicsPage:
 def matching(topics: Sequence[TopicInfo], search: str, *, shows_internal: bool) -> list[TopicInfo]:
     """Return the topics whose names contain all words of the search, in order of their names."""
     return [
-        one
-        for one in sorted(topics, key=lambda one: one.name)
-        if (shows_internal or not one.is_internal) and has_words(one.name, search)
+        topic
+        for topic in sorted(topics, key=lambda topic: topic.name)
+        if (shows_internal or not topic.is_internal) and has_words(topic.name, search)
     ]
 
 
@@ -72,8 +72,8 @@ def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rate
 def state_of(topic: TopicInfo) -> str:
     """Return the numbers of a topic's leaderless and under-replicated partitions as text; empty if there are none."""
     partitions = topic.partitions.values()
-    leaderless = sum(1 for one in partitions if one.leader == NO_LEADER)
-    behind = sum(1 for one in partitions if len(one.isr) < len(one.replicas))
+    leaderless = sum(1 for partition in partitions if partition.leader == NO_LEADER)
+    behind = sum(1 for partition in partitions if len(partition.isr) < len(partition.replicas))
     said = [f"{leaderless} without a leader"] if leaderless else []
     if behind:
         said.append(f"{behind} under-replicated")
@@ -82,7 +82,7 @@ def state_of(topic: TopicInfo) -> str:
 
 def replication_of(topic: TopicInfo) -> str:
     """Return the number of replicas of a topic's partitions as text; `1 to 3` where partitions differ."""
-    numbers = sorted({len(one.replicas) for one in topic.partitions.values()})
+    numbers = sorted({len(partition.replicas) for partition in topic.partitions.values()})
     return " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1])))) if numbers else ""
 
 
@@ -91,11 +91,11 @@ async def show(visit: Visit) -> Rendered:
     snapshot = await visit.sampler.snapshot()
     search, shows_internal = visit.text("q"), visit.text("internal") == "yes"
     paged = visit.paged(matching(snapshot.topics, search, shows_internal=shows_internal))
-    partitions = [TopicPartition(one.name, index) for one in paged.rows for index in one.partitions]
+    partitions = [TopicPartition(topic.name, index) for topic in paged.rows for index in topic.partitions]
     try:
         sizes = await visit.admin.partition_sizes(partitions) if partitions else {}
     except KafkaError:  # Missing sizes must not hide the list.
         sizes = {}
-    rows = [topic_row(one, sizes, visit.sampler.rates) for one in paged.rows]
+    rows = [topic_row(topic, sizes, visit.sampler.rates) for topic in paged.rows]
     model = TopicsPage(paged, rows, search, shows_internal, len(snapshot.topics))
     return Rendered("Topics", "topics.html", model)

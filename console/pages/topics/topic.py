@@ -79,7 +79,7 @@ def partition_row(
         partition.replicas[:1] == (partition.leader,),
         numbers(partition.replicas),
         numbers(partition.isr),
-        ", ".join(str(one) for one in partition.replicas if one not in partition.isr),
+        ", ".join(str(replica) for replica in partition.replicas if replica not in partition.isr),
         known(starts.get(name)),
         known(ends.get(name)),
         sizes.get(name),
@@ -102,8 +102,8 @@ async def show(visit: Visit) -> Rendered:
     Offsets and sizes are requested only for the partitions on this page of the table.
     """
     topic = await topic_named(visit)
-    paged = visit.paged(sorted(topic.partitions.values(), key=lambda one: one.index))
-    names = [TopicPartition(topic.name, one.index) for one in paged.rows]
+    paged = visit.paged(sorted(topic.partitions.values(), key=lambda partition: partition.index))
+    names = [TopicPartition(topic.name, partition.index) for partition in paged.rows]
     starts, ends, sizes, settings = await asyncio.gather(
         visit.admin.list_offsets(dict.fromkeys(names, EARLIEST)),
         visit.admin.list_offsets(dict.fromkeys(names, LATEST)),
@@ -124,12 +124,12 @@ async def show(visit: Visit) -> Rendered:
         [
             partition_row(
                 topic.name,
-                one,
+                partition,
                 {} if isinstance(starts, BaseException) else starts,
                 {} if isinstance(ends, BaseException) else ends,
                 {} if isinstance(sizes, BaseException) else sizes,
             )
-            for one in paged.rows
+            for partition in paged.rows
         ],
         [] if isinstance(settings, BaseException) else setting_rows(settings, shows_all=shows_all),
         str(settings) if isinstance(settings, BaseException) else "",

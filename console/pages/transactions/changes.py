@@ -16,9 +16,9 @@ from .transaction import described
 
 async def abort_form(visit: Visit) -> Form:
     """Return the form that asks the user to repeat the transactional id whose transaction is aborted."""
-    told = await described(visit.admin, visit.exact("id"))
+    transaction = await described(visit.admin, visit.exact("id"))
     return Form(
-        f"Abort the transaction of {told.transactional_id}",
+        f"Abort the transaction of {transaction.transactional_id}",
         (_again("repeat the transactional id"),),
         "Its producer is fenced: it fails, and must start again.",
     )
@@ -29,24 +29,26 @@ async def _abortable(visit: Visit) -> TransactionDescription:
 
     Raises BadQuestion if none is open, or if the form does not repeat the id.
     """
-    told = await _confirmed(visit)
-    if told.state != OPEN:
-        raise BadQuestion(f"{told.transactional_id} has no open transaction: it is {told.state}")
-    return told
+    transaction = await _confirmed(visit)
+    if transaction.state != OPEN:
+        raise BadQuestion(
+            f"{transaction.transactional_id} has no open transaction: it is {transaction.state}"
+        )
+    return transaction
 
 
 async def plan_abort(visit: Visit) -> Change:
     """Plan the abort of the open transaction of a transactional id."""
-    told = await _abortable(visit)
+    transaction = await _abortable(visit)
     return Change(
-        title=f"Abort the transaction of {told.transactional_id}",
+        title=f"Abort the transaction of {transaction.transactional_id}",
         differences=[
-            Difference("state", told.state, "CompleteAbort"),
-            Difference("open for", duration(open_for_s(told, time.time())), None),
-            Difference("partitions", f"{len(told.partitions):,}", None),
+            Difference("state", transaction.state, "CompleteAbort"),
+            Difference("open for", duration(open_for_s(transaction, time.time())), None),
+            Difference("partitions", f"{len(transaction.partitions):,}", None),
         ],
-        carry_out=partial(_abort, told),
-        command=command("txn", "abort", names=[told.transactional_id]),
+        carry_out=partial(_abort, transaction),
+        command=command("txn", "abort", names=[transaction.transactional_id]),
         warning="What the transaction wrote is lost, and its producer is fenced.",
     )
 
@@ -68,9 +70,9 @@ async def _abort(shown: TransactionDescription, visit: Visit) -> Done:
 
 async def deletion_form(visit: Visit) -> Form:
     """Return the form that asks the user to repeat the transactional id to delete."""
-    told = await described(visit.admin, visit.exact("id"))
+    transaction = await described(visit.admin, visit.exact("id"))
     return Form(
-        f"Delete the transactional id {told.transactional_id}",
+        f"Delete the transactional id {transaction.transactional_id}",
         (_again("repeat the transactional id"),),
         "Deletes the id with its application version. Stop its producers first.",
     )
@@ -81,24 +83,26 @@ async def _deletable(visit: Visit) -> TransactionDescription:
 
     Raises BadQuestion if its transaction has not ended, or if the form does not repeat the id.
     """
-    told = await _confirmed(visit)
-    if told.state in (OPEN, *DECIDED):
-        raise BadQuestion(f"{told.transactional_id} is {told.state}: its transaction has to end first")
-    return told
+    transaction = await _confirmed(visit)
+    if transaction.state in (OPEN, *DECIDED):
+        raise BadQuestion(
+            f"{transaction.transactional_id} is {transaction.state}: its transaction has to end first"
+        )
+    return transaction
 
 
 async def plan_deletion(visit: Visit) -> Change:
     """Plan the deletion of a transactional id."""
-    told = await _deletable(visit)
-    version = UNKNOWN if told.app_version < 0 else str(told.app_version)
+    transaction = await _deletable(visit)
+    version = UNKNOWN if transaction.app_version < 0 else str(transaction.app_version)
     return Change(
-        title=f"Delete the transactional id {told.transactional_id}",
+        title=f"Delete the transactional id {transaction.transactional_id}",
         differences=[
-            Difference("transactional id", told.transactional_id, None),
+            Difference("transactional id", transaction.transactional_id, None),
             Difference("application version", version, None),
         ],
-        carry_out=partial(_delete, told),
-        command=command("txn", "delete", names=[told.transactional_id]),
+        carry_out=partial(_delete, transaction),
+        command=command("txn", "delete", names=[transaction.transactional_id]),
         warning="A program that relies on the application version would start again. This cannot be undone.",
     )
 
@@ -125,6 +129,6 @@ async def _confirmed(visit: Visit) -> TransactionDescription:
 
     Raises BadQuestion if the form does not repeat the id.
     """
-    told = await described(visit.admin, visit.exact("id"))
-    visit.confirm(told.transactional_id, "id")
-    return told
+    transaction = await described(visit.admin, visit.exact("id"))
+    visit.confirm(transaction.transactional_id, "id")
+    return transaction

@@ -49,11 +49,11 @@ class HangingPage:
     rows: Sequence[HangingRow]
 
 
-def hanging_row(one: HangingTransaction, now_s: float) -> HangingRow:
+def hanging_row(transaction: HangingTransaction, now_s: float) -> HangingRow:
     """Return the table row of a hanging transaction."""
-    producer = one.producer
+    producer = transaction.producer
     return HangingRow(
-        *one.partition,
+        *transaction.partition,
         producer.producer_id,
         producer.producer_epoch,
         producer.transaction_start,
@@ -61,7 +61,7 @@ def hanging_row(one: HangingTransaction, now_s: float) -> HangingRow:
         command(
             "txn",
             "abort-hanging",
-            names=[f"{one.partition.topic}:{one.partition.partition}"],
+            names=[f"{transaction.partition.topic}:{transaction.partition.partition}"],
             options=["--producer-id", str(producer.producer_id), "--secret-file", "FILE"],
         ),
     )
@@ -78,10 +78,10 @@ async def show(visit: Visit) -> Rendered:
         return Rendered("Hanging transactions", "hanging.html", HangingPage(topic, minutes, None, None, ()))
     snapshot = await visit.sampler.snapshot()
     places = [
-        TopicPartition(one.name, index)
-        for one in snapshot.topics
-        if not topic or one.name == topic
-        for index in one.partitions
+        TopicPartition(candidate.name, index)
+        for candidate in snapshot.topics
+        if not topic or candidate.name == topic
+        for index in candidate.partitions
     ]
     if not places:
         raise BadQuestion(f"there is no topic {topic!r}" if topic else "there is no topic")
@@ -92,6 +92,6 @@ async def show(visit: Visit) -> Rendered:
         )
     found = await visit.admin.find_hanging(places, max_transaction_timeout_ms=minutes * 60_000)
     paged = visit.paged(found)
-    rows = [hanging_row(one, time.time()) for one in paged.rows]
+    rows = [hanging_row(transaction, time.time()) for transaction in paged.rows]
     model = HangingPage(topic, minutes, len(places), paged, rows)
     return Rendered("Hanging transactions", "hanging.html", model)

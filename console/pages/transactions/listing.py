@@ -81,40 +81,42 @@ def matching(found: Sequence[TransactionListing], search: str, state: str) -> li
     """Return the transactional ids that contain all words of the search and are in `state`, or in any state if it is
     empty."""
     return [
-        one for one in found if (not state or one.state == state) and has_words(one.transactional_id, search)
+        transaction
+        for transaction in found
+        if (not state or transaction.state == state) and has_words(transaction.transactional_id, search)
     ]
 
 
 def transaction_row(listed: TransactionListing, described: Described, now_s: float) -> TransactionRow:
     """Return the table row of a transactional id; `described` holds the details of its newest transaction, if known."""
-    told = described.get(listed.transactional_id)
-    if not isinstance(told, TransactionDescription):
+    transaction = described.get(listed.transactional_id)
+    if not isinstance(transaction, TransactionDescription):
         state, nothing = listed.state, (None, None, None, None, None)
         return TransactionRow(
             listed.transactional_id, state, kind_of(state), listed.producer_id, *nothing, listed.coordinator
         )
     return TransactionRow(
-        told.transactional_id,
-        told.state,
-        kind_of(told.state),
-        told.producer_id,
-        told.producer_epoch,
-        open_for_s(told, now_s),
-        told.timeout_ms / 1000,
-        len(told.partitions),
-        None if told.app_version < 0 else told.app_version,
-        told.coordinator,
+        transaction.transactional_id,
+        transaction.state,
+        kind_of(transaction.state),
+        transaction.producer_id,
+        transaction.producer_epoch,
+        open_for_s(transaction, now_s),
+        transaction.timeout_ms / 1000,
+        len(transaction.partitions),
+        None if transaction.app_version < 0 else transaction.app_version,
+        transaction.coordinator,
     )
 
 
-def open_for_s(told: TransactionDescription, now_s: float) -> float | None:
+def open_for_s(transaction: TransactionDescription, now_s: float) -> float | None:
     """Return the seconds since an unfinished transaction began; None if the transactional id has no such transaction.
 
     A transaction that is decided but still waits for markers counts as unfinished.
     """
-    if told.started_ms < 0 or told.state not in (OPEN, *DECIDED):
+    if transaction.started_ms < 0 or transaction.state not in (OPEN, *DECIDED):
         return None
-    return max(0.0, now_s - told.started_ms / 1000)
+    return max(0.0, now_s - transaction.started_ms / 1000)
 
 
 async def listed_ids(
@@ -125,7 +127,7 @@ async def listed_ids(
     `pattern` limits the ids. Raises KafkaError.
     """
     found, silent = joined(await visit.admin.list_transactions_by_broker(pattern=pattern))
-    by_name = {(one.transactional_id, one.producer_id): one for one in found}
+    by_name = {(transaction.transactional_id, transaction.producer_id): transaction for transaction in found}
     return [by_name[key] for key in sorted(by_name)], silent
 
 
@@ -174,9 +176,11 @@ async def show(visit: Visit) -> Rendered:
         raise BadQuestion(f"'state' is one of {', '.join(STATES)}, not {state[:40]!r}")
     listed, silent = await listed_ids(visit)
     paged = visit.paged(matching(listed, search, state))
-    described, undescribed = await described_ids(visit, [one.transactional_id for one in paged.rows])
-    rows = [transaction_row(one, described, time.time()) for one in paged.rows]
-    counts = Counter(one.state for one in listed)
+    described, undescribed = await described_ids(
+        visit, [transaction.transactional_id for transaction in paged.rows]
+    )
+    rows = [transaction_row(transaction, described, time.time()) for transaction in paged.rows]
+    counts = Counter(transaction.state for transaction in listed)
     model = TransactionsPage(
         paged,
         rows,

@@ -37,13 +37,13 @@ class TransactionPage:
     partitions: Sequence[OpenPartition]
 
 
-def open_partition(name: TopicPartition, producer_id: int, told: Producers) -> OpenPartition:
-    """Return the table row of a transaction's partition; `told` has the producers that each partition's leader
+def open_partition(name: TopicPartition, producer_id: int, reported: Producers) -> OpenPartition:
+    """Return the table row of a transaction's partition; `reported` has the producers that each partition's leader
     reported."""
-    producers = told.get(name)
+    producers = reported.get(name)
     found = None
     if not isinstance(producers, KafkaError) and producers is not None:
-        found = next((one for one in producers if one.producer_id == producer_id), None)
+        found = next((producer for producer in producers if producer.producer_id == producer_id), None)
     if found is None:
         return OpenPartition(*name, None, None, None)
     start = found.transaction_start
@@ -57,10 +57,10 @@ def open_partition(name: TopicPartition, producer_id: int, told: Producers) -> O
 
 async def described(admin: Admin, name: str) -> TransactionDescription:
     """Return the description of a transactional id's newest transaction. Raises KafkaError."""
-    told = (await admin.describe_transactions([name]))[name]
-    if isinstance(told, KafkaError):
-        raise told
-    return told
+    transaction = (await admin.describe_transactions([name]))[name]
+    if isinstance(transaction, KafkaError):
+        raise transaction
+    return transaction
 
 
 async def show(visit: Visit) -> Rendered:
@@ -68,20 +68,22 @@ async def show(visit: Visit) -> Rendered:
 
     Leaders are asked only about the partitions on this page of the table.
     """
-    told = await described(visit.admin, visit.exact("id"))
-    paged = visit.paged(sorted(told.partitions))
+    transaction = await described(visit.admin, visit.exact("id"))
+    paged = visit.paged(sorted(transaction.partitions))
     producers = await visit.admin.describe_producers(paged.rows) if paged.rows else {}
     now_s = time.time()
     model = TransactionPage(
-        _row(told, now_s),
-        None if told.started_ms < 0 else told.started_ms / 1000,
-        told.state == OPEN,
+        _row(transaction, now_s),
+        None if transaction.started_ms < 0 else transaction.started_ms / 1000,
+        transaction.state == OPEN,
         paged,
-        [open_partition(one, told.producer_id, producers) for one in paged.rows],
+        [open_partition(partition, transaction.producer_id, producers) for partition in paged.rows],
     )
-    return Rendered(told.transactional_id, "transaction.html", model)
+    return Rendered(transaction.transactional_id, "transaction.html", model)
 
 
-def _row(told: TransactionDescription, now_s: float) -> TransactionRow:
-    listed = TransactionListing(told.transactional_id, told.producer_id, told.state, told.coordinator)
-    return transaction_row(listed, {told.transactional_id: told}, now_s)
+def _row(transaction: TransactionDescription, now_s: float) -> TransactionRow:
+    listed = TransactionListing(
+        transaction.transactional_id, transaction.producer_id, transaction.state, transaction.coordinator
+    )
+    return transaction_row(listed, {transaction.transactional_id: transaction}, now_s)
