@@ -79,7 +79,7 @@ class BrokerState:
 
     def level_of(self, feature: str) -> int:
         """Return the highest level of a feature that the broker's program knows; 0 if it does not know the feature."""
-        return max((one.most for one in self.features if one.name == feature), default=0)
+        return max((entry.most for entry in self.features if entry.name == feature), default=0)
 
     @property
     def usable(self) -> bool:

@@ -71,15 +71,19 @@ class CutsOfMirror:
 
     def behind(self, copies: Collection[Place]) -> list[Place]:
         """Return the copied partitions that have not reached the oldest incomplete round."""
-        for one in self.rounds:
-            if missing := list(self.missing(one.number, copies)):
+        for mirror_round in self.rounds:
+            if missing := list(self.missing(mirror_round.number, copies)):
                 return missing
         return []
 
     def newest_whole(self, copies: Collection[Place]) -> MirrorRound | None:
         """Return the newest round that all copied partitions have reached; None if there is none."""
         return next(
-            (one for one in reversed(self.rounds) if next(self.missing(one.number, copies), None) is None),
+            (
+                mirror_round
+                for mirror_round in reversed(self.rounds)
+                if next(self.missing(mirror_round.number, copies), None) is None
+            ),
             None,
         )
 
@@ -119,10 +123,12 @@ class MirrorCuts:
                         _reach(cuts, (topic.topic_id, part.partition), record.number, part.offset)
             case MirrorCutsTrimmedRecord():
                 cuts.next_number = max(cuts.next_number, record.number)
-                cuts.rounds = tuple(one for one in cuts.rounds if one.number >= record.number)
+                cuts.rounds = tuple(
+                    mirror_round for mirror_round in cuts.rounds if mirror_round.number >= record.number
+                )
                 cuts.versions.trim(cuts.rounds[0].cut if cuts.rounds else None)
                 for place in list(cuts.reached):
-                    _keep(cuts, place, (one for one in cuts.reached[place] if one[0] >= record.number))
+                    _keep(cuts, place, (reach for reach in cuts.reached[place] if reach[0] >= record.number))
             case MirrorVersionsRecord():
                 cuts.versions.apply(record, cuts.rounds[0].cut if cuts.rounds else record.cut)
 
@@ -153,28 +159,28 @@ class MirrorCuts:
             yield MirrorCutsTrimmedRecord(
                 mirror=name, number=cuts.rounds[0].number if cuts.rounds else cuts.next_number
             )
-            for one in cuts.rounds:
+            for mirror_round in cuts.rounds:
                 yield MirrorCutRecord(
                     mirror=name,
-                    number=one.number,
-                    cut=one.cut,
-                    metadata_offset=one.metadata_offset,
-                    time_ms=one.time_ms,
-                    has_offsets=one.has_offsets,
+                    number=mirror_round.number,
+                    cut=mirror_round.cut,
+                    metadata_offset=mirror_round.metadata_offset,
+                    time_ms=mirror_round.time_ms,
+                    has_offsets=mirror_round.has_offsets,
                 )
             yield from cuts.versions.records(name)
-            for one in cuts.rounds:
-                offsets = {place: cuts.offset(place, one.number) for place in sorted(cuts.reached)}
+            for mirror_round in cuts.rounds:
+                offsets = {place: cuts.offset(place, mirror_round.number) for place in sorted(cuts.reached)}
                 found = {place: offset for place, offset in offsets.items() if offset is not None}
                 if found:
-                    yield cut_reached_record(name, one.number, found)
+                    yield cut_reached_record(name, mirror_round.number, found)
 
     def broken(self) -> str:
         """Return a description of an inconsistency; empty if there is none."""
         for name, cuts in self.by_mirror.items():
             if broken := cuts.versions.broken():
                 return f"mirror {name}: {broken}"
-            numbers = [one.number for one in cuts.rounds]
+            numbers = [mirror_round.number for mirror_round in cuts.rounds]
             if numbers != list(range(cuts.next_number - len(numbers), cuts.next_number)):
                 return f"mirror {name} has the rounds {numbers}, the next is {cuts.next_number}"
             for place, reached in cuts.reached.items():
@@ -195,7 +201,7 @@ def cut_reached_record(mirror: str, number: int, offsets: dict[Place, int]) -> M
 
 
 def _reach(cuts: CutsOfMirror, place: Place, number: int, offset: int) -> None:
-    others = [one for one in cuts.reached.get(place, ()) if one[0] != number]
+    others = [reach for reach in cuts.reached.get(place, ()) if reach[0] != number]
     _keep(cuts, place, sorted([*others, (number, offset)] if offset != NOT_REACHED else others))
 
 

@@ -68,9 +68,9 @@ class MirrorOffsets:
                 self.due[record.mirror] = MirrorOffsetsDue(record.topic_id)
             case MirrorOffsetsToldRecord():
                 due = self.due[record.mirror]
-                for one in record.offsets:
-                    places = due.by_group.setdefault(one.group, {})
-                    places[one.topic_id, one.partition] = (one.offset, one.metadata)
+                for offset in record.offsets:
+                    places = due.by_group.setdefault(offset.group, {})
+                    places[offset.topic_id, offset.partition] = (offset.offset, offset.metadata)
                 if record.is_last:
                     due.told.add(record.partition)
                 if record.is_given_up:

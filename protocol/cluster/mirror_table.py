@@ -169,8 +169,10 @@ class MirrorTopic:
     @property
     def has_returned(self) -> bool:
         """True if a failback made the topic a copy, and the failback still determines how its logs continue."""
-        resumed = [one.resumption for one in self.partitions.values() if one.resumption is not None]
-        return any(one.kind is not ResumptionKind.EXACT for one in resumed)
+        resumed = [
+            partition.resumption for partition in self.partitions.values() if partition.resumption is not None
+        ]
+        return any(resumption.kind is not ResumptionKind.EXACT for resumption in resumed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,10 @@ class MirrorTable:
         for topic_id, topic in self.topics.items():
             for index, partition in topic.partitions.items():
                 pairs = partition.lineage
-                if any(not (one[0] < other[0] and one[1] <= other[1]) for one, other in pairwise(pairs)):
+                if any(
+                    not (earlier[0] < later[0] and earlier[1] <= later[1])
+                    for earlier, later in pairwise(pairs)
+                ):
                     return (
                         f"the lineage of mirrored partition {topic_id.hex()}-{index} does not rise: {pairs}"
                     )
@@ -357,5 +362,5 @@ def _partition(record: MirrorPartitionRecord) -> MirrorPartition:
     if record.resumed_epoch != NO_EPOCH:
         kind = ResumptionKind(record.resumed_how)
         resumption = Resumption(record.resumed_epoch, record.resumed_offset, kind)
-    lineage = tuple((one.epoch, one.start_offset) for one in record.lineage)
+    lineage = tuple((entry.epoch, entry.start_offset) for entry in record.lineage)
     return MirrorPartition(lineage, fault, resumption, record.promoted_epoch)

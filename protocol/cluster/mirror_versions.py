@@ -30,7 +30,7 @@ class MirrorVersions:
     def apply(self, record: MirrorVersionsRecord, needed_from: int) -> None:
         """Apply one metadata record with the source's versions at a cut. No cut before `needed_from` will be asked for
         any more."""
-        told = {one.transactional_id: one.app_version for one in record.versions}
+        told = {version.transactional_id: version.app_version for version in record.versions}
         if record.is_whole:
             told = dict.fromkeys(self.by_id, NO_VERSION) | told
         for name, version in told.items():
@@ -38,7 +38,7 @@ class MirrorVersions:
         self.told_offset = record.next_offset
 
     def _set(self, name: str, cut: int, version: int, needed_from: int) -> None:
-        known = [one for one in self.by_id.get(name, ()) if one[0] < cut]
+        known = [known_version for known_version in self.by_id.get(name, ()) if known_version[0] < cut]
         if (known[-1][1] if known else NO_VERSION) != version:
             known.append((cut, version))
         self._keep(name, known, needed_from)

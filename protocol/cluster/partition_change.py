@@ -57,9 +57,9 @@ def record_of(change: Change) -> Record:
 def _encoded(lists: _Lists) -> bytes:
     """Encode lists of brokers; results are kept, since thousands of partitions of a large cluster have equal lists."""
     out = bytearray()
-    for one in lists:
-        write_uvarint(out, len(one) + 1)
-        out += struct.pack(f">{len(one)}i", *one)
+    for brokers in lists:
+        write_uvarint(out, len(brokers) + 1)
+        out += struct.pack(f">{len(brokers)}i", *brokers)
     if len(_known) >= KNOWN_MAX:
         _known.clear()
     encoded = _known[lists] = bytes(out)

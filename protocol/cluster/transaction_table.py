@@ -246,8 +246,8 @@ class TransactionTable:
                 self._settle(record)
             case WriterPoolRecord():
                 transaction = self._known(record.transactional_id)
-                for one in record.writers:
-                    _into_pool(transaction, one.producer_id, one.producer_epoch)
+                for writer in record.writers:
+                    _into_pool(transaction, writer.producer_id, writer.producer_epoch)
             case TransactionalIdRemovedRecord():
                 self.forget(record.transactional_id)
             case CommitIndexRecord():
@@ -274,8 +274,8 @@ class TransactionTable:
             record.producer_epoch,
         ):
             transaction.aborted.clear()
-        for one in record.aborted:
-            transaction.aborted[one.topic_id, one.partition] = one.number
+        for entry in record.aborted:
+            transaction.aborted[entry.topic_id, entry.partition] = entry.number
         transaction.producer_id = record.producer_id
         transaction.producer_epoch = record.producer_epoch
         transaction.last_producer_epoch = record.last_producer_epoch
@@ -371,15 +371,15 @@ class TransactionTable:
         copy = TransactionTable()
         copy.next_commit_index = self.next_commit_index
         copy.decided = set(self.decided)
-        for name, one in self.by_id.items():
-            writers = {number: writer.copy() for number, writer in one.writers.items()}
-            copied = copy.by_id[name] = one.but(
+        for name, transaction in self.by_id.items():
+            writers = {number: writer.copy() for number, writer in transaction.writers.items()}
+            copied = copy.by_id[name] = transaction.but(
                 writers=writers,
-                lacking=dict(one.lacking),
-                pool=dict(one.pool),
-                aborted=dict(one.aborted),
+                lacking=dict(transaction.lacking),
+                pool=dict(transaction.pool),
+                aborted=dict(transaction.aborted),
             )
-            copy.by_producer[one.producer_id] = copied
+            copy.by_producer[transaction.producer_id] = copied
             copy.by_producer.update(dict.fromkeys(writers, copied))
             for writer, place in copied.outstanding:
                 copy._at_place[place][writer.producer_id] = copied
@@ -401,7 +401,7 @@ class TransactionTable:
                 outstanding.setdefault(place, set()).add(writer.producer_id)
         if outstanding != {place: set(here) for place, here in self._at_place.items()}:
             raise TransactionInconsistent("what is outstanding by partition and by transaction differs")
-        if self.decided != {name for name, one in self.by_id.items() if one.phase.is_decided}:
+        if self.decided != {name for name, transaction in self.by_id.items() if transaction.phase.is_decided}:
             raise TransactionInconsistent(f"{self.decided} are not the decided ones")
 
     def _check_one(self, name: str, transaction: TransactionMetadata) -> None:
@@ -409,7 +409,7 @@ class TransactionTable:
         wrong = (
             transaction.transactional_id != name
             or self.by_producer.get(transaction.producer_id) is not transaction
-            or any(self.by_producer.get(one) is not transaction for one in transaction.writers)
+            or any(self.by_producer.get(writer) is not transaction for writer in transaction.writers)
             or (phase.is_over and transaction.writers)
             or (phase.is_decided and transaction.is_settled)
             or (phase in (Phase.EMPTY, Phase.ONGOING)) != (transaction.commit_index < 0)
@@ -429,7 +429,7 @@ def _into_pool(transaction: TransactionMetadata, producer_id: int, producer_epoc
 
 
 def _committed(transaction: TransactionMetadata) -> list[int]:
-    return sorted(one.producer_id for one in transaction.writers.values() if one.committed)
+    return sorted(writer.producer_id for writer in transaction.writers.values() if writer.committed)
 
 
 def places_of(topics: Iterable[WriterPartitions]) -> Iterator[Place]:
@@ -521,6 +521,7 @@ def records_of(transaction: TransactionMetadata) -> Iterator[TransactionalRecord
         yield transaction_record(transaction)
     if transaction.pool:
         pooled = [
-            PooledWriter(producer_id=one, producer_epoch=epoch) for one, epoch in transaction.pool.items()
+            PooledWriter(producer_id=producer_id, producer_epoch=epoch)
+            for producer_id, epoch in transaction.pool.items()
         ]
         yield WriterPoolRecord(transactional_id=transaction.transactional_id, writers=pooled)

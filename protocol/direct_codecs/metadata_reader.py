@@ -160,11 +160,11 @@ class MetadataReader:
         for _ in range(count):
             # Most partitions are as long as the one before.
             stop = position + size
-            one = alike.get(frame[position + _ALIKE_FROM : stop])
-            if one is None or stop > end:
-                one, stop = self._partition(position)
+            partition = alike.get(frame[position + _ALIKE_FROM : stop])
+            if partition is None or stop > end:
+                partition, stop = self._partition(position)
                 size = stop - position
-            found[_INT32(frame, position + _INDEX_AT)[0]] = one
+            found[_INT32(frame, position + _INDEX_AT)[0]] = partition
             position = stop
         self._partition_bytes = size
         in_order = sorted(found)
@@ -181,8 +181,8 @@ class MetadataReader:
             if known is not None:
                 return known, stop
         message, stop = self._read_partition(self._frame, position, self._end)
-        one = self._alike[self._frame[position + _ALIKE_FROM : stop]] = ToldPartition.of(message)
-        return one, stop
+        partition = self._alike[self._frame[position + _ALIKE_FROM : stop]] = ToldPartition.of(message)
+        return partition, stop
 
     def _partition_end(self, position: int) -> int:
         """Return the position at which a partition without tagged fields ends; it lies beyond the frame if the

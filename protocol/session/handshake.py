@@ -387,7 +387,7 @@ class ClientHandshake(_Handshake):
         if body.startswith(REFUSAL):
             said = body[len(REFUSAL) :].decode("utf-8", "replace")
             # The text comes from an unauthenticated peer, and goes to logs and terminals.
-            said = "".join(one if one.isprintable() else "?" for one in said)
+            said = "".join(character if character.isprintable() else "?" for character in said)
             raise HandshakeError(f"it refuses this node: {said}")
         if len(body) != _HELLO.size:
             raise HandshakeError(f"hello of {len(body)} bytes, expected {_HELLO.size}")
@@ -429,8 +429,8 @@ def _message(body: bytes) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def _clusters_differ(one: str, other: str) -> bool:
-    return bool(one) and bool(other) and one != other
+def _clusters_differ(cluster: str, other: str) -> bool:
+    return bool(cluster) and bool(other) and cluster != other
 
 
 def _pack_identity(first: int, identity: Identity) -> bytes:

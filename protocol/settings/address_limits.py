@@ -40,7 +40,7 @@ class AddressLimits:
         for network, most in map(_limit, filter(None, map(str.strip, text.split(",")))):
             of_length = self._networks.setdefault((network.version, network.prefixlen), {})
             of_length[int(network.network_address)] = most
-        self._networks = dict(sorted(self._networks.items(), key=lambda one: -one[0][1]))
+        self._networks = dict(sorted(self._networks.items(), key=lambda entry: -entry[0][1]))
 
     def __bool__(self) -> bool:
         return bool(self._networks)
