@@ -65,17 +65,17 @@ def take_over(
         if batch is None:
             batch = _last_batch(admin, query, transactional_id or DEFAULT_NAME, cluster)
         removed = batches_behind(batches, batch)
-        kept = [one for one in (batch - 1, batch) if one in batches]
-        logs = {one: _Log.read(files.text("offsets", one), f"offsets/{one}") for one in kept}
+        kept = [number for number in (batch - 1, batch) if number in batches]
+        logs = {number: _Log.read(files.text("offsets", number), f"offsets/{number}") for number in kept}
         there = _Cluster(admin, cluster)
-        taken = {one: log.replaced(map(there.position, log.positions)) for one, log in logs.items()}
+        taken = {number: log.replaced(map(there.position, log.positions)) for number, log in logs.items()}
         there.check_reached(position for position in taken[batch].positions if position is not None)
     result = TakenOver(query, batch, tuple(removed), cluster)
     if not only_look:
         files.remove_behind(batch)
         # Write the offsets last: until then the source refuses the checkpoint, and this call can be repeated.
-        for one, log in taken.items():
-            files.write("offsets", one, log.text())
+        for number, log in taken.items():
+            files.write("offsets", number, log.text())
     return result
 
 
@@ -95,20 +95,20 @@ def batches_behind(batches: list[int], last: int) -> list[int]:
             "query's"
         )
     # Spark also reads the batch before the last one.
-    missing = next((one for one in (last, last - 1) if one >= 0 and one not in batches), None)
+    missing = next((number for number in (last, last - 1) if number >= 0 and number not in batches), None)
     if missing is not None:
         raise WrongCheckpoint(
             f"the last batch that counts is {last}, and the checkpoint has {batches[0]} to {batches[-1]} without "
             f"{missing}: Spark keeps the last spark.sql.streaming.minBatchesToRetain batches"
         )
-    return [one for one in batches if one > last]
+    return [number for number in batches if number > last]
 
 
 def _last_batch(admin: Admin, query: str, name: str, cluster: str) -> int:
     names = [f"{name}-{query}", name]
     described = admin.describe_transactions(names)
-    for one in names:
-        found = described[one]
+    for candidate in names:
+        found = described[candidate]
         if isinstance(found, TransactionDescription) and found.app_version != NO_VERSION:
             return found.app_version
     raise WrongCheckpoint(
@@ -146,17 +146,17 @@ class _Cluster:
         WrongCheckpoint if some records are missing."""
         for position in positions:
             ends = self._admin.list_offsets(dict.fromkeys(position.places, -1))
-            for one, place in sorted(position.places.items()):
-                _check_end(one, place.offset, ends[one])
+            for partition, place in sorted(position.places.items()):
+                _check_end(partition, place.offset, ends[partition])
 
 
-def _check_end(one: TopicPartition, offset: int, end: int | KafkaError) -> None:
+def _check_end(partition: TopicPartition, offset: int, end: int | KafkaError) -> None:
     if isinstance(end, KafkaError):
-        raise WrongCheckpoint(f"{one.topic}-{one.partition}: {end.message}") from end
+        raise WrongCheckpoint(f"{partition.topic}-{partition.partition}: {end.message}") from end
     if end < offset:
         raise WrongCheckpoint(
-            f"the last batch that counts has read {one.topic}-{one.partition} up to offset {offset}, and the cluster "
-            f"has it up to {end}: what it has made of the rest cannot be taken back"
+            f"the last batch that counts has read {partition.topic}-{partition.partition} up to offset {offset}, and "
+            f"the cluster has it up to {end}: what it has made of the rest cannot be taken back"
         )
 
 
@@ -249,10 +249,10 @@ class CheckpointFiles:
         """Delete the offsets, commits and operator state of all batches after `batch`. The newest go first, so that an
         interruption leaves no gap."""
         for log in ("commits", "offsets"):
-            for one in reversed(self.batches(log)):
-                if one > batch:
-                    self._delete(f"{self.root}/{log}/{one}")
-                    self._delete(f"{self.root}/{log}/.{one}.crc")
+            for number in reversed(self.batches(log)):
+                if number > batch:
+                    self._delete(f"{self.root}/{log}/{number}")
+                    self._delete(f"{self.root}/{log}/.{number}.crc")
         for path in self._files("state", recursive=True):
             folder, _, name = path.rpartition("/")
             found = _STATE.fullmatch(name)
@@ -266,7 +266,7 @@ class CheckpointFiles:
 
         selector = FileSelector(f"{self.root}/{folder}", allow_not_found=True, recursive=recursive)
         found = self.system.get_file_info(selector)
-        return (one.path for one in found if one.type is FileType.File)
+        return (entry.path for entry in found if entry.type is FileType.File)
 
     def _delete(self, path: str) -> None:
         from pyarrow.fs import FileType

@@ -40,7 +40,8 @@ def ottla_sink(
     batch that Spark runs again after a restart is skipped.
     """
     given = {
-        (one.replace("_", ".") if one.startswith("kafka_") else one): value for one, value in options.items()
+        (option.replace("_", ".") if option.startswith("kafka_") else option): value
+        for option, value in options.items()
     }
     given["kafka.bootstrap.servers"] = bootstrap_servers
     if topic is not None:

@@ -23,7 +23,7 @@ class WrongOption(ValueError):
 def known_only(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
     """Return the options of the source or sink under their known names, without the client's `kafka.*` options. Raises
     WrongOption for an unknown option."""
-    names = {one.lower(): one for one in known}
+    names = {option.lower(): option for option in known}
     found: dict[str, str] = {}
     for given, value in options.items():
         name = given.lower()
@@ -46,9 +46,9 @@ _CONNECTION: Mapping[str, type] = {
 _IN_PROGRAMS_ONLY = ("ssl_context", "sasl_oauth_token_provider", "sasl_oauthbearer_extensions")
 """Client options whose values have no form as text."""
 _SECURITY: Mapping[str, type] = {
-    one.name: bool if isinstance(one.default, bool) else str
-    for one in fields(SecurityOptions)
-    if one.name not in _IN_PROGRAMS_ONLY
+    field.name: bool if isinstance(field.default, bool) else str
+    for field in fields(SecurityOptions)
+    if field.name not in _IN_PROGRAMS_ONLY
 }
 _OF_SECURITY = (*_SECURITY, "sasl_oauthbearer_extensions")
 _OF_ADMINS = ("bootstrap_servers", "client_id", "request_timeout_ms", *_OF_SECURITY)

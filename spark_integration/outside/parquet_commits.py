@@ -62,7 +62,7 @@ class Commit:
         """Read a commit. Raises FileNotFoundError, and OutsideError if the file is not a commit."""
         found = read_json(path)
         try:
-            files = [DataFile(**one) for one in found["files"]]
+            files = [DataFile(**file) for file in found["files"]]
             return cls(Kept(**found["kept"]), files)
         except (KeyError, TypeError) as error:
             raise OutsideError(f"{path} is not a commit: {error!r}") from error
@@ -157,9 +157,9 @@ class CommitLog:
 def logs(table: Path) -> Iterator[CommitLog]:
     """Yield the commit log of each query that wrote to a table."""
     folder = table / COMMITS
-    for one in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if one.is_dir():
-            yield CommitLog(table, one.name)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.is_dir():
+            yield CommitLog(table, path.name)
 
 
 @dataclass(frozen=True, slots=True)

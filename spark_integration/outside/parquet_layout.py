@@ -60,13 +60,13 @@ class Layout:
     def of(cls, schema: StructType, folders: tuple[str, ...]) -> Layout:
         """Return the layout of a batch. Raises BatchRefused for columns that files cannot store."""
         columns = schema.fieldNames()
-        twice = sorted({one for one in columns if columns.count(one) > 1})
+        twice = sorted({name for name in columns if columns.count(name) > 1})
         if twice:
             raise BatchRefused(f"the batch has several columns {twice[0]!r}")
-        for one in folders:
-            if one not in columns:
+        for folder in folders:
+            if folder not in columns:
                 raise BatchRefused(
-                    f"the batch has no column {one!r} to partition by; it has {', '.join(columns)}"
+                    f"the batch has no column {folder!r} to partition by; it has {', '.join(columns)}"
                 )
         if set(folders) == set(columns):
             raise BatchRefused("no column is left for the files: all of them are partitioned by")
@@ -141,7 +141,7 @@ def column(name: str) -> Column:
 
 def _escaped(text: str) -> str:
     """Escape text as Hive and Spark do. Non-ASCII text stays, since Spark would not read its escaped form back."""
-    return "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in text)
+    return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in text)
 
 
 def _check_type(name: str, kind: DataType, known: frozenset[str]) -> None:
@@ -167,7 +167,7 @@ def _check_type(name: str, kind: DataType, known: frozenset[str]) -> None:
 
 def _nullable(kind: Any) -> Any:
     if isinstance(kind, list):
-        return [_nullable(one) for one in kind]
+        return [_nullable(part) for part in kind]
     if not isinstance(kind, dict):
         return kind
     found = {key: _nullable(value) for key, value in kind.items() if key != "metadata"}

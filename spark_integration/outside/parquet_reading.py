@@ -20,14 +20,14 @@ def parquet_files(path: str) -> list[Path]:
     """
     table = local_folder(path)
     Layout.read(table)
-    return [table / one.path for log in logs(table) for one in log.files()]
+    return [table / file.path for log in logs(table) for file in log.files()]
 
 
 def read_parquet_table(spark: SparkSession, path: str) -> DataFrame:
     """Return the current content of the table as a Spark frame. Raises OutsideError if there is no table."""
     table = local_folder(path)
     schema = Layout.read(table).spark_schema()
-    files = [str(one) for one in parquet_files(path)]
+    files = [str(file) for file in parquet_files(path)]
     if not files:
         return spark.createDataFrame([], schema)
     found = spark.read.schema(schema).option("basePath", str(table)).parquet(*map(_escaped, files))
@@ -41,10 +41,10 @@ def read_arrow_table(path: str) -> pa.Table:
 
     table = local_folder(path)
     layout = Layout.read(table)
-    fields = [pa.field(one["name"], _arrow_type(one["type"])) for one in layout.schema["fields"]]
-    folders = pa.schema([one for one in fields if one.name in layout.folders])
+    fields = [pa.field(field["name"], _arrow_type(field["type"])) for field in layout.schema["fields"]]
+    folders = pa.schema([field for field in fields if field.name in layout.folders])
     return ds.dataset(
-        [str(one) for one in parquet_files(path)],
+        [str(file) for file in parquet_files(path)],
         schema=pa.schema(fields),
         format="parquet",
         partitioning=ds.HivePartitioning(folders),
@@ -61,7 +61,7 @@ def _arrow_type(kind: Any) -> Any:
             return pa.list_(_arrow_type(kind["elementType"]))
         if kind["type"] == "map":
             return pa.map_(_arrow_type(kind["keyType"]), _arrow_type(kind["valueType"]))
-        return pa.struct([(one["name"], _arrow_type(one["type"])) for one in kind["fields"]])
+        return pa.struct([(field["name"], _arrow_type(field["type"])) for field in kind["fields"]])
     if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", kind):
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     if kind.startswith(("char(", "varchar(")):
@@ -84,4 +84,4 @@ def _arrow_type(kind: Any) -> Any:
 
 def _escaped(path: str) -> str:
     """Escape a path, since Spark reads paths as glob patterns."""
-    return "".join(f"\\{one}" if one in "\\{}[]*?^" else one for one in path)
+    return "".join(f"\\{character}" if character in "\\{}[]*?^" else character for character in path)

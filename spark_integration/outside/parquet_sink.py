@@ -80,19 +80,19 @@ class ParquetSink:
         if self._folders:
             texts = {f"{TEXT_OF_FOLDER}{place}": name for place, name in enumerate(self._folders)}
             rows = frame.select(
-                *(column(one) for one in frame.columns if one not in self._folders),
+                *(column(label) for label in frame.columns if label not in self._folders),
                 *(column(name).cast("string").alias(text) for text, name in texts.items()),
             ).sortWithinPartitions(*texts)
         names = f"{batch.name}-{batch.number}-{attempt.name.rpartition('~')[2]}"
         work = WriteFiles(str(attempt), self._folders, names, self._compression)
-        return [DataFile(*one) for written in run_tasks(rows, work) for one in written]
+        return [DataFile(*file) for written in run_tasks(rows, work) for file in written]
 
     def _move_in(self, attempt: Path, files: list[DataFile]) -> None:
         touched: set[Path] = set()
-        for one in files:
-            into = self._table / one.path
+        for file in files:
+            into = self._table / file.path
             into.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(attempt / one.path, into)
+            os.rename(attempt / file.path, into)
             touched.update(folder for folder in into.parents if folder.is_relative_to(self._table))
         for folder in touched:
             sync_folder(folder)
@@ -117,8 +117,8 @@ class ParquetSink:
             pass  # the attempt had moved no file yet
         else:
             if not log.counts(planned):
-                for one in planned.files:
-                    (self._table / one.path).unlink(missing_ok=True)
+                for file in planned.files:
+                    (self._table / file.path).unlink(missing_ok=True)
         shutil.rmtree(dead, ignore_errors=True)  # a task may still write into it: the next batch tries again
 
 

@@ -61,7 +61,7 @@ def errors_of(connection: SqlConnection) -> type[Exception]:
 
 def is_database_error(error: Exception) -> bool:
     """Return whether any database driver raised the error: PEP 249 names the base class of all errors `Error`."""
-    return any(one.__name__ == "Error" for one in type(error).__mro__)
+    return any(base.__name__ == "Error" for base in type(error).__mro__)
 
 
 def assign(connection: SqlConnection, attribute: str, value: object) -> None:

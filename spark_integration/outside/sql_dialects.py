@@ -75,8 +75,10 @@ def upsert(columns: Sequence[str], keys: Sequence[str]) -> str:
     """Return the clause after an INSERT that replaces rows with equal keys; empty without keys."""
     if not keys:
         return ""
-    others = [quoted(one) for one in columns if one not in keys]
-    action = "UPDATE SET " + ", ".join(f"{one} = excluded.{one}" for one in others) if others else "NOTHING"
+    others = [quoted(column) for column in columns if column not in keys]
+    action = (
+        "UPDATE SET " + ", ".join(f"{other} = excluded.{other}" for other in others) if others else "NOTHING"
+    )
     return f" ON CONFLICT ({', '.join(map(quoted, keys))}) DO {action}"
 
 

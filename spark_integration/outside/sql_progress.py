@@ -86,26 +86,26 @@ class SqlTransaction:
 
     def _read(self) -> Kept | None:
         """Read and lock the progress. Insert a row first, since a missing row cannot be locked."""
-        one = self.dialect.placeholder
+        mark = self.dialect.placeholder
         cursor = self.connection.cursor()
         cursor.execute(
             f"INSERT INTO {self._table} (query_id, target, spark_query_id, run_id, writer_id, batch_id) "
-            f"VALUES ({one}, {one}, '', '', '', {NONE_YET}) ON CONFLICT DO NOTHING",
+            f"VALUES ({mark}, {mark}, '', '', '', {NONE_YET}) ON CONFLICT DO NOTHING",
             self._key,
         )
         cursor.execute(
             f"SELECT spark_query_id, run_id, writer_id, batch_id FROM {self._table} "
-            f"WHERE query_id = {one} AND target = {one}{self.dialect.lock}",
+            f"WHERE query_id = {mark} AND target = {mark}{self.dialect.lock}",
             self._key,
         )
         spark_query, run, writer, number = cursor.fetchone()
         return Kept(spark_query, run, writer, int(number)) if spark_query else None
 
     def _write(self, batch: Batch, number: int) -> None:
-        one = self.dialect.placeholder
+        mark = self.dialect.placeholder
         self.connection.cursor().execute(
-            f"UPDATE {self._table} SET spark_query_id = {one}, run_id = {one}, writer_id = {one}, batch_id = {one}, "
-            f"changed_at = CURRENT_TIMESTAMP WHERE query_id = {one} AND target = {one}",
+            f"UPDATE {self._table} SET spark_query_id = {mark}, run_id = {mark}, writer_id = {mark}, "
+            f"batch_id = {mark}, changed_at = CURRENT_TIMESTAMP WHERE query_id = {mark} AND target = {mark}",
             (batch.spark_query, batch.run, batch.writer, number, *self._key),
         )
         self.kept = Kept(batch.spark_query, batch.run, batch.writer, number)

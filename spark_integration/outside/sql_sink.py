@@ -144,7 +144,7 @@ class Insert:
         self._dialect = dialect
         self._columns = columns
         self._keys = table.keys
-        self._key_places = [columns.index(one) for one in table.keys]
+        self._key_places = [columns.index(key) for key in table.keys]
         self._seen: set[tuple[Any, ...]] = set()
         values = ", ".join([dialect.placeholder] * len(columns))
         self._statement = (

@@ -136,7 +136,7 @@ class StagedBatch:
         if not keys:
             return
         names = ", ".join(map(quoted, keys))
-        missing = " OR ".join(f"{quoted(one)} IS NULL" for one in keys)
+        missing = " OR ".join(f"{quoted(key)} IS NULL" for key in keys)
         checks = (
             (f"AND ({missing})", "a row of the batch has no key"),
             (

@@ -43,25 +43,25 @@ class Table:
             raise BatchRefused(
                 f"there is no table {self.name!r} that can be read: create it, or say create_table=True"
             )
-        for one in columns:
-            if one not in there:
-                meant = nearest(one, there)
+        for column in columns:
+            if column not in there:
+                meant = nearest(column, there)
                 hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(there)}"
                 raise BatchRefused(
-                    f"the batch has a column {one!r}, and the table {self.name!r} has none of that name; {hint}"
+                    f"the batch has a column {column!r}, and the table {self.name!r} has none of that name; {hint}"
                 )
         return spoken
 
     def _check_batch(self, columns: Sequence[str]) -> None:
-        twice = sorted({one for one in columns if columns.count(one) > 1})
+        twice = sorted({column for column in columns if columns.count(column) > 1})
         if twice:
             raise BatchRefused(f"the batch has several columns {twice[0]!r}")
         if not columns or ATTEMPT in columns:
             raise BatchRefused(f"a batch has at least one column, and none that is called {ATTEMPT!r}")
-        for one in self.keys:
-            if one not in columns:
+        for key in self.keys:
+            if key not in columns:
                 raise BatchRefused(
-                    f"the key column {one!r} is not in the batch, which has {', '.join(columns)}"
+                    f"the key column {key!r} is not in the batch, which has {', '.join(columns)}"
                 )
 
     def _columns(self, connection: SqlConnection) -> list[str] | None:
@@ -73,7 +73,7 @@ class Table:
                 raise
             connection.rollback()
             return None
-        found = [str(one[0]) for one in cursor.description]
+        found = [str(field[0]) for field in cursor.description]
         connection.rollback()
         return found
 
@@ -100,7 +100,7 @@ class Table:
 
 def checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
     """Return the keys as a tuple. Raises ValueError if they are not names."""
-    if isinstance(keys, str) or not all(isinstance(one, str) and one for one in keys):
+    if isinstance(keys, str) or not all(isinstance(key, str) and key for key in keys):
         raise ValueError(f"keys are names of columns, as in keys=['id'], not {keys!r}")
     return tuple(keys)
 

@@ -97,7 +97,7 @@ def parsed(records: DataFrame, format: str, malformed: str) -> DataFrame:
 
 def _scheduled() -> Column:
     year, month, day, hour, minute = (
-        F.col(f"flight.{one}") for one in ("year", "month", "day", "hour", "minute")
+        F.col(f"flight.{unit}") for unit in ("year", "month", "day", "hour", "minute")
     )
     return F.try_make_timestamp(year, month, day, hour, minute, F.lit(0))
 

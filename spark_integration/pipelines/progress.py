@@ -52,14 +52,14 @@ def batch_progress(told: Mapping[str, Any]) -> BatchProgress | None:
         rows=told.get("numInputRows", 0),
         behind=_behind(told.get("sources", [])),
         watermark=told.get("eventTime", {}).get("watermark"),
-        late=sum(one.get("numRowsDroppedByWatermark", 0) for one in told.get("stateOperators", [])),
+        late=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in told.get("stateOperators", [])),
     )
 
 
 def _behind(sources: list[dict[str, Any]]) -> int | None:
     counts = []
-    for one in sources:
-        latest = one.get("latestOffset")
+    for source in sources:
+        latest = source.get("latestOffset")
         latest = json.loads(latest) if isinstance(latest, str) else latest
         if isinstance(latest, dict) and "behind" in latest:
             counts.append(int(latest["behind"]["records"]))

@@ -93,11 +93,11 @@ class RunningPipeline:
         last = self._query.lastProgress
         if last is None or last.timestamp <= self._told:
             return
-        for one in self._query.recentProgress:  # there may be newer reports than `last` by now
-            if one.timestamp <= self._told:
+        for progress in self._query.recentProgress:  # there may be newer reports than `last` by now
+            if progress.timestamp <= self._told:
                 continue
-            self._told = one.timestamp
-            if (done := batch_progress(json.loads(one.json))) is not None:
+            self._told = progress.timestamp
+            if (done := batch_progress(json.loads(progress.json))) is not None:
                 yield done
 
 

@@ -71,7 +71,9 @@ def _to_topic(topic: TopicSink, bootstrap: str) -> Sink:
 
     def to_topic(frame: DataFrame, number: int) -> None:
         key = (
-            F.concat_ws("|", *(column(one).cast("string") for one in topic.key)) if topic.key else F.lit(None)
+            F.concat_ws("|", *(column(name).cast("string") for name in topic.key))
+            if topic.key
+            else F.lit(None)
         )
         value = F.to_json(F.struct(*map(column, frame.columns)))
         write(frame.select(key.cast("string").alias("key"), value.alias("value")), number)

@@ -41,7 +41,7 @@ def find_steps(name: str, folder: Path) -> Steps:
     module = _load(folder / file)
     steps = getattr(module, function, None)
     if not callable(steps):
-        functions = [one for one, value in vars(module).items() if inspect.isfunction(value)]
+        functions = [attribute for attribute, value in vars(module).items() if inspect.isfunction(value)]
         raise WrongPipeline(
             f"steps.use: {file} has no function {function!r}; it has {', '.join(functions) or 'none'}"
         )
@@ -57,9 +57,9 @@ def steps_file(name: str, folder: Path) -> Path | None:
 def parameters_of(steps: Steps, given: Mapping[str, str]) -> dict[str, Any]:
     """Convert the file's values to the keyword arguments of `steps`. Raises WrongPipeline."""
     known = {
-        one.name: one
-        for one in inspect.signature(steps).parameters.values()
-        if one.kind is inspect.Parameter.KEYWORD_ONLY
+        parameter.name: parameter
+        for parameter in inspect.signature(steps).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
     for name in given:
         if name not in known:
@@ -67,7 +67,9 @@ def parameters_of(steps: Steps, given: Mapping[str, str]) -> dict[str, Any]:
             hint = f"did you mean {meant!r}?" if meant else f"there are use, {', '.join(known)}"
             raise WrongPipeline(f"there is no key 'steps.{name}'; {hint}")
     missing = [
-        name for name, one in known.items() if one.default is inspect.Parameter.empty and name not in given
+        name
+        for name, parameter in known.items()
+        if parameter.default is inspect.Parameter.empty and name not in given
     ]
     if missing:
         raise WrongPipeline(f"steps.{missing[0]} is missing")

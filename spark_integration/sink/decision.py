@@ -25,25 +25,25 @@ def commit(options: SinkOptions, messages: Messages) -> None:
 
     Raises TornBatch, and KafkaError as Admin.commit_transaction does.
     """
-    written = [one for one in messages if isinstance(one, Written)]
+    written = [message for message in messages if isinstance(message, Written)]
     transactions = _transactions(written)
     if not transactions:
         return
     with Admin(**admin_options(options.client)) as admin:
         if any(
-            one.was_committed for one in written
+            task.was_committed for task in written
         ):  # another driver committed while tasks of this one were writing
             _abort(admin, transactions)
             return
         if len(transactions) > 1:
             _abort(admin, transactions)
-            numbers = ", ".join(str(one.number) for one in transactions)
+            numbers = ", ".join(str(transaction.number) for transaction in transactions)
             raise TornBatch(
                 f"the tasks wrote in transactions {numbers} of {transactions[0].transactional_id!r}: the first ended "
                 f"before all had written, perhaps since for {options.transaction_timeout_ms} ms of option "
                 "'transactionTimeoutMs' no task was writing. Nothing was committed; the batch can be written again"
             )
-        admin.commit_transaction(transactions[0], [one.receipt for one in written if one.receipt])
+        admin.commit_transaction(transactions[0], [task.receipt for task in written if task.receipt])
 
 
 def abort(options: SinkOptions, messages: Messages, name: str | None = None) -> None:
@@ -51,7 +51,7 @@ def abort(options: SinkOptions, messages: Messages, name: str | None = None) -> 
 
     `name`: a transactional id that only this job uses; its transaction is aborted even if no task has reported it.
     """
-    transactions = _transactions(one for one in messages if isinstance(one, Written))
+    transactions = _transactions(message for message in messages if isinstance(message, Written))
     with Admin(**admin_options(options.client)) as admin:
         _abort(admin, transactions)
         if name is None or transactions:
@@ -64,7 +64,7 @@ def abort(options: SinkOptions, messages: Messages, name: str | None = None) -> 
 
 
 def _transactions(written: Iterable[Written]) -> list[BegunTransaction]:
-    return sorted({one.transaction for one in written if one.transaction is not None}, key=_number)
+    return sorted({task.transaction for task in written if task.transaction is not None}, key=_number)
 
 
 def _number(transaction: BegunTransaction) -> int:
@@ -72,5 +72,5 @@ def _number(transaction: BegunTransaction) -> int:
 
 
 def _abort(admin: Admin, transactions: Iterable[BegunTransaction]) -> None:
-    for one in transactions:
-        admin.abort_begun_transaction(one)
+    for transaction in transactions:
+        admin.abort_begun_transaction(transaction)

@@ -40,8 +40,8 @@ class Part:
 
 def check_schema(schema: StructType, topic: str | None) -> None:
     """Check the columns. `topic`: the option's value. Raises WrongRows if a column is missing or has another type."""
-    known = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema.fields) or "none"
-    names = [one.name for one in schema.fields]
+    known = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields) or "none"
+    names = [field.name for field in schema.fields]
     for name in (KEY, VALUE, HEADERS, PARTITION, TOPIC):
         if names.count(name) > 1:
             raise WrongRows(f"there are {names.count(name)} columns {name!r} among {known}")
@@ -94,7 +94,7 @@ def _by_partition(topic: str, rows: pyarrow.Table) -> Iterator[Part]:
 
 
 def _check_type(schema: StructType, name: str, kinds: tuple[type[DataType], ...], said: str) -> None:
-    found = next((one.dataType for one in schema.fields if one.name == name), None)
+    found = next((field.dataType for field in schema.fields if field.name == name), None)
     if found is not None and not isinstance(found, kinds):
         raise WrongRows(f"column {name!r} is of {found.simpleString()}, and has to be of {said}: cast it")
 
@@ -102,7 +102,7 @@ def _check_type(schema: StructType, name: str, kinds: tuple[type[DataType], ...]
 def _are_headers(kind: DataType) -> bool:
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
         return False
-    fields = {one.name: one.dataType for one in kind.elementType.fields}
+    fields = {field.name: field.dataType for field in kind.elementType.fields}
     return (
         fields.keys() == {"key", "value"}
         and isinstance(fields["key"], StringType)

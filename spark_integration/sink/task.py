@@ -175,7 +175,11 @@ class _InTransaction:
         if own is not None and own.app_version >= 0:
             return
         listed = await admin.list_transactions(pattern=f"{re.escape(given)}-{_QUERY}")
-        others = [one.transactional_id for one in listed if one.transactional_id != self._name]
+        others = [
+            transaction.transactional_id
+            for transaction in listed
+            if transaction.transactional_id != self._name
+        ]
         for name, described in (await admin.describe_transactions(others)).items():
             if isinstance(described, TransactionDescription) and described.app_version >= 0:
                 query = name.removeprefix(f"{given}-")
@@ -193,8 +197,8 @@ async def _write_plainly(rows: Batches, options: SinkOptions) -> Written:
         while (batch := await _next(rows)) is not None:
             deliveries += await _send(producer, batch, options.topic)
             count += batch.num_rows
-        for one in deliveries:
-            await one
+        for delivery in deliveries:
+            await delivery
     return Written(count)
 
 
@@ -218,8 +222,8 @@ async def _unless(watching: Coroutine[Any, Any, NoReturn], work: Coroutine[Any, 
     """Return the result of `work`, unless `watching` raises before."""
     watcher, worker = asyncio.ensure_future(watching), asyncio.ensure_future(work)
     await asyncio.wait((watcher, worker), return_when=asyncio.FIRST_COMPLETED)
-    for one in (watcher, worker):
-        one.cancel()
+    for task in (watcher, worker):
+        task.cancel()
     ends = await asyncio.gather(watcher, worker, return_exceptions=True)
     if not worker.cancelled():
         return worker.result()

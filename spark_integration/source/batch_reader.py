@@ -46,7 +46,7 @@ class OttlaReader(DataSourceReader):
         slices = split(
             ranges, at_least=self._settings.min_partitions, records_max=self._settings.records_per_partition
         )
-        return [Slice(one, isolation, self._settings) for one in slices] or [InputPartition(None)]
+        return [Slice(range_, isolation, self._settings) for range_ in slices] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of one task."""
@@ -77,20 +77,23 @@ async def _plan(settings: SourceSettings, pushed: Pushed) -> tuple[str, list[Ran
         beginnings = await view.beginnings(found.partitions)
         times = await _firsts_in_time(view, found.partitions, pushed)
         ranges = []
-        for one in sorted(found.partitions):
-            begin, end = start.places[one].offset, ends[one]
-            if begin < beginnings[one]:
+        for partition in sorted(found.partitions):
+            begin, end = start.places[partition].offset, ends[partition]
+            if begin < beginnings[partition]:
                 loss.tell(
-                    f"{one.topic}-{one.partition} begins at offset {beginnings[one]}, and {begin} was asked for"
+                    f"{partition.topic}-{partition.partition} begins at offset {beginnings[partition]}, "
+                    f"and {begin} was asked for"
                 )
-                begin = beginnings[one]
+                begin = beginnings[partition]
             if begin > end:
                 raise WrongOption(
-                    f"{one.topic}-{one.partition} was to be read from offset {begin} up to {end}, which lies before"
+                    f"{partition.topic}-{partition.partition} was to be read from offset {begin} "
+                    f"up to {end}, which lies before"
                 )
-            window = Window(begin, newest.places[one].offset) if isolation == ATOMIC else None
+            window = Window(begin, newest.places[partition].offset) if isolation == ATOMIC else None
             part = pushed.narrowed(
-                Range(one, begin, end, window, found.topic_ids.get(one.topic, "")), times.get(one)
+                Range(partition, begin, end, window, found.topic_ids.get(partition.topic, "")),
+                times.get(partition),
             )
             if part is not None:
                 ranges.append(part)
@@ -105,6 +108,6 @@ async def _firsts_in_time(
     """Return each partition's first offset at or after the query's earliest time; NOTHING_YOUNGER if there is none."""
     if pushed.earliest_ms is None:
         return {}
-    wanted = [one for one in partitions if pushed.wants(*one)]
+    wanted = [partition for partition in partitions if pushed.wants(*partition)]
     found = await view.offsets(dict.fromkeys(wanted, pushed.earliest_ms))
-    return {one: NOTHING_YOUNGER if offset < 0 else offset for one, offset in found.items()}
+    return {partition: NOTHING_YOUNGER if offset < 0 else offset for partition, offset in found.items()}

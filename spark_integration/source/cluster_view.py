@@ -90,10 +90,16 @@ class ClusterView:
                 if name in known
                 for index in known[name].partitions
             }
-        there = {one for one in wanted if one.topic in known and one.partition in known[one.topic].partitions}
+        there = {
+            partition
+            for partition in wanted
+            if partition.topic in known and partition.partition in known[partition.topic].partitions
+        }
         if must_exist:
             self._check_existence(wanted, there, set(known) | set(await self._names()))
-        return Found(frozenset(there), {one.topic: known[one.topic].id.hex() for one in there})
+        return Found(
+            frozenset(there), {partition.topic: known[partition.topic].id.hex() for partition in there}
+        )
 
     async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets."""
@@ -139,7 +145,7 @@ class ClusterView:
     async def _known_topics(self) -> dict[str, TopicInfo]:
         """Return the named topics that exist; with a pattern, all topics."""
         topics = self._topics
-        named = dict.fromkeys([*topics.names, *(one.topic for one in topics.partitions)])
+        named = dict.fromkeys([*topics.names, *(partition.topic for partition in topics.partitions)])
         try:
             infos = await self._patiently(lambda: self.admin.describe_topics(named or None))
         except KafkaError as error:
@@ -178,21 +184,21 @@ class ClusterView:
         for name in self._topics.names:
             if name not in known:
                 raise WrongOption(_no_topic("subscribe", name, known))
-        for one in sorted(wanted - there):
-            if one.topic not in known:
-                raise WrongOption(_no_topic("assign", one.topic, known))
+        for partition in sorted(wanted - there):
+            if partition.topic not in known:
+                raise WrongOption(_no_topic("assign", partition.topic, known))
             raise WrongOption(
-                f"option 'assign' names partition {one.partition} of {one.topic!r}, which is not there"
+                f"option 'assign' names partition {partition.partition} of {partition.topic!r}, which is not there"
             )
 
 
 def settled(answers: Mapping[TopicPartition, T | KafkaError]) -> dict[TopicPartition, T]:
     """Return the answers by partition if none is an error. Raises the first KafkaError among them."""
     good: dict[TopicPartition, T] = {}
-    for one, answer in answers.items():
+    for partition, answer in answers.items():
         if isinstance(answer, KafkaError):
-            raise KafkaError(answer.code, f"{one.topic}-{one.partition}: {answer.message}")
-        good[one] = answer
+            raise KafkaError(answer.code, f"{partition.topic}-{partition.partition}: {answer.message}")
+        good[partition] = answer
     return good
 
 

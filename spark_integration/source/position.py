@@ -45,27 +45,31 @@ class Position:
 
     def same_places(self, other: Position) -> bool:
         """Return whether both positions have the same offsets, so that there is nothing to read between them."""
-        return {one: place.offset for one, place in self.places.items()} == {
-            one: place.offset for one, place in other.places.items()
+        return {partition: place.offset for partition, place in self.places.items()} == {
+            partition: place.offset for partition, place in other.places.items()
         }
 
     def behind(self, other: Position) -> dict[str, Any]:
         """Return the number of offsets that `other` is behind this position: in total, and of the worst partition."""
         lacking = {
-            one: max(0, place.offset - (other.places[one].offset if one in other.places else 0))
-            for one, place in self.places.items()
+            partition: max(
+                0, place.offset - (other.places[partition].offset if partition in other.places else 0)
+            )
+            for partition, place in self.places.items()
         }
         return {"records": sum(lacking.values()), "mostOfAPartition": max(lacking.values(), default=0)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the position for Spark, which compares the JSON text: equal positions give equal text."""
         topics: dict[str, Any] = {}
-        for one, place in sorted(self.places.items()):
-            topic = topics.setdefault(one.topic, {"id": self.topic_ids.get(one.topic, ""), "partitions": {}})
+        for partition, place in sorted(self.places.items()):
+            topic = topics.setdefault(
+                partition.topic, {"id": self.topic_ids.get(partition.topic, ""), "partitions": {}}
+            )
             entry = {"offset": place.offset}
             if place.open_from != place.offset:
                 entry["openFrom"] = place.open_from
-            topic["partitions"][str(one.partition)] = entry
+            topic["partitions"][str(partition.partition)] = entry
         made = {"ottla": FORMAT, "isolation": self.isolation, "cut": self.cut, "topics": topics}
         return {**made, "cluster": self.cluster} if self.cluster else made
 

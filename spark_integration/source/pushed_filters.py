@@ -27,15 +27,15 @@ from .slices import Range
 
 _NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
-    EqualTo: lambda one, other: one == other,
-    GreaterThan: lambda one, other: one > other,
-    GreaterThanOrEqual: lambda one, other: one >= other,
-    LessThan: lambda one, other: one < other,
-    LessThanOrEqual: lambda one, other: one <= other,
-    In: lambda one, others: one in others,
-    StringStartsWith: lambda one, start: one.startswith(start),
-    StringEndsWith: lambda one, end: one.endswith(end),
-    StringContains: lambda one, part: part in one,
+    EqualTo: lambda value, other: value == other,
+    GreaterThan: lambda value, other: value > other,
+    GreaterThanOrEqual: lambda value, other: value >= other,
+    LessThan: lambda value, other: value < other,
+    LessThanOrEqual: lambda value, other: value <= other,
+    In: lambda value, others: value in others,
+    StringStartsWith: lambda value, start: value.startswith(start),
+    StringEndsWith: lambda value, end: value.endswith(end),
+    StringContains: lambda value, part: part in value,
 }
 
 
@@ -52,12 +52,12 @@ class Pushed:
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
         """Accept filters, and return those that Spark still has to apply."""
-        return [one for one in filters if not self._takes(one)]
+        return [filter_ for filter_ in filters if not self._takes(filter_)]
 
     def wants(self, topic: str, partition: int) -> bool:
         """Return whether the filters may accept any record of a partition."""
         values = {"topic": topic, "partition": partition}
-        return all(_holds(one, values) for one in self.of_partitions)
+        return all(_holds(filter_, values) for filter_ in self.of_partitions)
 
     def narrowed(self, range_: Range, first_in_time: int | None) -> Range | None:
         """Return the wanted part of a range; None if it is empty.
@@ -70,34 +70,34 @@ class Pushed:
         end = range_.end if self.last_offset is None else min(range_.end, self.last_offset + 1)
         return range_._replace(start=start, end=end) if start < end else None
 
-    def _takes(self, one: Filter) -> bool:
-        inner = one.child if isinstance(one, Not) else one
+    def _takes(self, filter_: Filter) -> bool:
+        inner = filter_.child if isinstance(filter_, Not) else filter_
         column = getattr(inner, "attribute", None)
         if column in (("topic",), ("partition",)) and (type(inner) in _COMPARISONS):
-            self.of_partitions.append(one)
+            self.of_partitions.append(filter_)
             return True
-        if isinstance(one, IsNotNull):
-            return len(one.attribute) == 1 and one.attribute[0] in _NEVER_NULL
+        if isinstance(filter_, IsNotNull):
+            return len(filter_.attribute) == 1 and filter_.attribute[0] in _NEVER_NULL
         if column == ("offset",):
-            return self._takes_offsets(one)
-        if column == ("timestamp",) and isinstance(one, GreaterThan | GreaterThanOrEqual | EqualTo):
-            self._note_time(one.value)
+            return self._takes_offsets(filter_)
+        if column == ("timestamp",) and isinstance(filter_, GreaterThan | GreaterThanOrEqual | EqualTo):
+            self._note_time(filter_.value)
         return False
 
-    def _takes_offsets(self, one: Filter) -> bool:
-        if isinstance(one, EqualTo):
-            self._between(one.value, one.value)
-        elif isinstance(one, GreaterThanOrEqual):
-            self._between(one.value, None)
-        elif isinstance(one, GreaterThan):
-            self._between(one.value + 1, None)
-        elif isinstance(one, LessThanOrEqual):
-            self._between(0, one.value)
-        elif isinstance(one, LessThan):
-            self._between(0, one.value - 1)
+    def _takes_offsets(self, filter_: Filter) -> bool:
+        if isinstance(filter_, EqualTo):
+            self._between(filter_.value, filter_.value)
+        elif isinstance(filter_, GreaterThanOrEqual):
+            self._between(filter_.value, None)
+        elif isinstance(filter_, GreaterThan):
+            self._between(filter_.value + 1, None)
+        elif isinstance(filter_, LessThanOrEqual):
+            self._between(0, filter_.value)
+        elif isinstance(filter_, LessThan):
+            self._between(0, filter_.value - 1)
         else:
-            if isinstance(one, In) and one.value and None not in one.value:
-                self._between(min(one.value), max(one.value))
+            if isinstance(filter_, In) and filter_.value and None not in filter_.value:
+                self._between(min(filter_.value), max(filter_.value))
             return False
         return True
 
@@ -113,8 +113,8 @@ class Pushed:
             self.earliest_ms = ms if self.earliest_ms is None else max(self.earliest_ms, ms)
 
 
-def _holds(one: Filter, values: dict[str, Any]) -> bool:
-    if isinstance(one, Not):
-        return not _holds(one.child, values)
-    held = _COMPARISONS[type(one)]
-    return held(values[one.attribute[0]], one.value)  # type: ignore[attr-defined]
+def _holds(filter_: Filter, values: dict[str, Any]) -> bool:
+    if isinstance(filter_, Not):
+        return not _holds(filter_.child, values)
+    held = _COMPARISONS[type(filter_)]
+    return held(values[filter_.attribute[0]], filter_.value)  # type: ignore[attr-defined]

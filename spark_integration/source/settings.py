@@ -200,7 +200,7 @@ def _bound(given: Mapping[str, str], which: str, default: int) -> Bound:
     offsets = _by_partition(name, text, form, EARLIEST)
     excluded, word = (LATEST, "latest") if which == "starting" else (EARLIEST, "earliest")
     if (default != LATEST and which == "starting") or which == "ending":
-        wrong = [one for one, offset in offsets.items() if offset == excluded]
+        wrong = [partition for partition, offset in offsets.items() if offset == excluded]
         if wrong:
             where = f"{wrong[0].topic}-{wrong[0].partition}"
             raise WrongOption(

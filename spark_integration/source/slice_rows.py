@@ -52,9 +52,9 @@ class Slice(InputPartition):
         self.settings = settings
 
 
-def read_slice(one: Slice) -> Iterator[pa.RecordBatch]:
+def read_slice(slice_: Slice) -> Iterator[pa.RecordBatch]:
     """Yield the slice's rows in the order of offsets. Raises KafkaError, and DataLost, also for a damaged batch."""
-    reading = _Reading(one)
+    reading = _Reading(slice_)
     try:
         yield from reading.batches()
     finally:
@@ -62,15 +62,15 @@ def read_slice(one: Slice) -> Iterator[pa.RecordBatch]:
 
 
 class _Reading:
-    def __init__(self, one: Slice) -> None:
-        self._range = one.range
-        self._loss = DataLoss(fails=one.settings.fail_on_data_loss)
-        self._fetching = _fetch_options(one)
+    def __init__(self, slice_: Slice) -> None:
+        self._range = slice_.range
+        self._loss = DataLoss(fails=slice_.settings.fail_on_data_loss)
+        self._fetching = _fetch_options(slice_)
         self._loop = shared_loop()
-        self._rows = RowBuilder(one.range.partition)
-        self._columns = Columns(with_headers=one.settings.include_headers)
+        self._rows = RowBuilder(slice_.range.partition)
+        self._columns = Columns(with_headers=slice_.settings.include_headers)
         self._types: list[TypeRun] = []
-        self._cluster = _cluster(self._loop, one.settings.client)
+        self._cluster = _cluster(self._loop, slice_.settings.client)
         self._reader: SliceReader | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -205,10 +205,10 @@ def _unreadable(error: UnreadableRecords) -> str:
     return f"{topic}-{index}: the batch at offset {error.offset} cannot be read: {error.reason.message}"
 
 
-def _fetch_options(one: Slice) -> FetchOptions:
-    client = {"max_partition_fetch_bytes": FETCH_BYTES, **one.settings.client}
+def _fetch_options(slice_: Slice) -> FetchOptions:
+    client = {"max_partition_fetch_bytes": FETCH_BYTES, **slice_.settings.client}
     fetching = group_of(FetchingOptions, client).of_fetcher(group_of(ConsumerConnection, client))
-    return replace(fetching, read_committed=one.isolation == READ_COMMITTED, reset_timestamp=None)
+    return replace(fetching, read_committed=slice_.isolation == READ_COMMITTED, reset_timestamp=None)
 
 
 _clusters: dict[tuple[int, tuple[tuple[str, object], ...], bytes], Cluster] = {}

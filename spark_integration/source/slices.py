@@ -35,21 +35,21 @@ def split(
     No slice has more than `records_max` offsets. If there are fewer than `at_least` slices, ranges are split in
     proportion to their size, as in Spark's own source.
     """
-    slices = [one for one in ranges if one.size]
+    slices = [range_ for range_ in ranges if range_.size]
     if records_max is not None:
-        slices = [part for one in slices for part in _parts(one, -(-one.size // records_max))]
+        slices = [part for range_ in slices for part in _parts(range_, -(-range_.size // records_max))]
     if at_least is None or len(slices) >= at_least:
         return slices
-    total = sum(one.size for one in slices)
+    total = sum(range_.size for range_ in slices)
     left = at_least
     result: list[Range] = []
-    for one in sorted(slices, key=lambda each: each.size):
-        parts = min(one.size, max(1, round(left * one.size / total)))
-        result += _parts(one, parts)
-        left, total = left - parts, total - one.size
+    for range_ in sorted(slices, key=lambda each: each.size):
+        parts = min(range_.size, max(1, round(left * range_.size / total)))
+        result += _parts(range_, parts)
+        left, total = left - parts, total - range_.size
     return sorted(result, key=lambda each: (each.partition, each.start))
 
 
-def _parts(one: Range, count: int) -> Sequence[Range]:
-    ends = [one.start + one.size * part // count for part in range(count + 1)]
-    return [one._replace(start=start, end=end) for start, end in pairwise(ends) if start < end]
+def _parts(range_: Range, count: int) -> Sequence[Range]:
+    ends = [range_.start + range_.size * part // count for part in range(count + 1)]
+    return [range_._replace(start=start, end=end) for start, end in pairwise(ends) if start < end]

@@ -24,8 +24,8 @@ async def first_position(view: ClusterView, found: Found, bound: Bound, *, late:
     newest = await newest_position(view, found)
     offsets = await _offsets(view, found.partitions, bound, latest_when_late=late == "latest")
     places = {
-        one: newest.places[one] if offset == LATEST else PartitionPosition(offset, offset)
-        for one, offset in offsets.items()
+        partition: newest.places[partition] if offset == LATEST else PartitionPosition(offset, offset)
+        for partition, offset in offsets.items()
     }
     at_cut = all(offset == LATEST for offset in offsets.values())
     return replace(newest, cut=newest.cut if at_cut else NO_CUT, places=places)
@@ -37,8 +37,10 @@ async def last_offsets(view: ClusterView, newest: Position, bound: Bound) -> dic
     """
     offsets = await _offsets(view, newest.places, bound, latest_when_late=True)
     return {
-        one: newest.places[one].offset if offset == LATEST else min(offset, newest.places[one].offset)
-        for one, offset in offsets.items()
+        partition: newest.places[partition].offset
+        if offset == LATEST
+        else min(offset, newest.places[partition].offset)
+        for partition, offset in offsets.items()
     }
 
 
@@ -50,7 +52,7 @@ async def newest_position(view: ClusterView, found: Found) -> Position:
         return Position(
             isolation,
             NO_CUT,
-            {one: PartitionPosition(end, end) for one, end in ends.items()},
+            {partition: PartitionPosition(end, end) for partition, end in ends.items()},
             found.topic_ids,
             cluster,
         )
@@ -62,7 +64,8 @@ async def newest_position(view: ClusterView, found: Found) -> Position:
 def places_of(offsets: Mapping[TopicPartition, CutOffset]) -> dict[TopicPartition, PartitionPosition]:
     """Return the position of a consistent cut in each partition, from which reading can continue."""
     return {
-        one: PartitionPosition(cut.offset, min(cut.open_from, cut.offset)) for one, cut in offsets.items()
+        partition: PartitionPosition(cut.offset, min(cut.open_from, cut.offset))
+        for partition, cut in offsets.items()
     }
 
 
@@ -81,7 +84,7 @@ async def _offsets(
     _check_all_named(bound.option, named, partitions)
     if bound.timestamps:
         return await _at_times(view, bound, dict(bound.timestamps), latest_when_late)
-    begin = [one for one, offset in bound.offsets.items() if offset == EARLIEST]
+    begin = [partition for partition, offset in bound.offsets.items() if offset == EARLIEST]
     return {**bound.offsets, **(await view.beginnings(begin) if begin else {})}
 
 
@@ -89,14 +92,15 @@ async def _at_times(
     view: ClusterView, bound: Bound, timestamps: Mapping[TopicPartition, int], latest_when_late: bool
 ) -> dict[TopicPartition, int]:
     offsets = await view.offsets(timestamps)
-    for one, offset in offsets.items():
+    for partition, offset in offsets.items():
         if offset < 0:
             if not latest_when_late:
                 raise WrongOption(
-                    f"option {bound.option!r}: {one.topic}-{one.partition} has no record from {timestamps[one]} ms on; "
-                    "with startingOffsetsByTimestampStrategy=latest reading begins at its end then"
+                    f"option {bound.option!r}: {partition.topic}-{partition.partition} has no record from "
+                    f"{timestamps[partition]} ms on; with startingOffsetsByTimestampStrategy=latest reading begins "
+                    "at its end then"
                 )
-            offsets[one] = LATEST
+            offsets[partition] = LATEST
     return offsets
 
 
@@ -107,6 +111,6 @@ def _check_all_named(
     missing, unknown = set(partitions) - set(named), set(named) - set(partitions)
     if missing or unknown:
         which, what = (missing, "lacks") if missing else (unknown, "names")
-        listed = ", ".join(f"{one.topic}-{one.partition}" for one in sorted(which)[:10])
+        listed = ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(which)[:10])
         rest = ": every partition that is read has to be named" if missing else ", which is not read"
         raise WrongOption(f"option {option!r} {what} {listed}{rest}")

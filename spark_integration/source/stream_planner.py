@@ -87,12 +87,12 @@ class StreamPlanner:
         isolation = await self._view.isolation()
         if start.isolation == isolation:
             return
-        open_ = [one for one, place in start.places.items() if place.open_from < place.offset]
+        open_ = [partition for partition, place in start.places.items() if place.open_from < place.offset]
         if open_:
-            one = open_[0]
+            first = open_[0]
             raise WrongCheckpoint(
                 f"the checkpoint was written with isolation={start.isolation}, and a transaction is open in "
-                f"{one.topic}-{one.partition} that is to be read whole: go on with isolation={start.isolation}, or "
+                f"{first.topic}-{first.partition} that is to be read whole: go on with isolation={start.isolation}, or "
                 "begin a new checkpoint"
             )
 
@@ -112,12 +112,14 @@ class StreamPlanner:
         await self._check_cluster(end)
         start = self._still_there(start, end)
         ranges = []
-        for one, place in sorted(end.places.items()):
-            begin = start.places.get(one, NEW)
+        for partition, place in sorted(end.places.items()):
+            begin = start.places.get(partition, NEW)
             if begin.offset < place.offset:
                 window = Window(begin.offset, place.offset) if end.isolation == ATOMIC else None
                 first = begin.open_from if window else begin.offset
-                ranges.append(Range(one, first, place.offset, window, end.topic_ids.get(one.topic, "")))
+                ranges.append(
+                    Range(partition, first, place.offset, window, end.topic_ids.get(partition.topic, ""))
+                )
         return await self._without_lost(ranges, end.topic_ids)
 
     async def _without_lost(self, ranges: list[Range], topic_ids: Mapping[str, str]) -> list[Range]:
@@ -127,24 +129,24 @@ class StreamPlanner:
         """
         found = await self._view.partitions()
         anew = {topic for topic, now in found.topic_ids.items() if topic_ids.get(topic, now) not in (now, "")}
-        for topic in sorted(anew & {one.partition.topic for one in ranges}):
+        for topic in sorted(anew & {range_.partition.topic for range_ in ranges}):
             self._loss.tell(f"topic {topic!r} was deleted and made anew before a planned batch was read")
-        ranges = [one for one in ranges if one.partition.topic not in anew]
-        there = [one.partition for one in ranges if one.partition in found.partitions]
+        ranges = [range_ for range_ in ranges if range_.partition.topic not in anew]
+        there = [range_.partition for range_ in ranges if range_.partition in found.partitions]
         beginnings = await self._view.beginnings(there)
         left = []
-        for one in ranges:
-            name = f"{one.partition.topic}-{one.partition.partition}"
-            log_start = beginnings.get(one.partition)
+        for range_ in ranges:
+            name = f"{range_.partition.topic}-{range_.partition.partition}"
+            log_start = beginnings.get(range_.partition)
             if log_start is None:
-                self._loss.tell(f"{name} was deleted before offsets {one.start} to {one.end} were read")
+                self._loss.tell(f"{name} was deleted before offsets {range_.start} to {range_.end} were read")
                 continue
-            if log_start > one.start:
+            if log_start > range_.start:
                 self._loss.tell(
-                    f"{name} begins at offset {log_start} by now, and was to be read from {one.start} on"
+                    f"{name} begins at offset {log_start} by now, and was to be read from {range_.start} on"
                 )
-                one = one._replace(start=min(log_start, one.end))
-            left.append(one)
+                range_ = range_._replace(start=min(log_start, range_.end))
+            left.append(range_)
         return left
 
     async def _newest(self, start: Position | None = None) -> Position:
@@ -187,16 +189,19 @@ class StreamPlanner:
         """Return `start` without the partitions that are gone at `end`, and report them."""
         missing = sorted(start.places.keys() - end.places.keys())
         if missing:
-            listed = ", ".join(f"{one.topic}-{one.partition}" for one in missing[:10])
+            listed = ", ".join(f"{partition.topic}-{partition.partition}" for partition in missing[:10])
             self._loss.tell(f"partitions were deleted, or are not read any more: {listed}")
         for topic, topic_id in end.topic_ids.items():
             if start.topic_ids.get(topic, topic_id) != topic_id:
                 self._loss.tell(f"topic {topic!r} was deleted and made anew")
-                missing += [one for one in start.places if one.topic == topic]
+                missing += [partition for partition in start.places if partition.topic == topic]
         if not missing:
             return start
         return replace(
-            start, places={one: place for one, place in start.places.items() if one not in missing}
+            start,
+            places={
+                partition: place for partition, place in start.places.items() if partition not in missing
+            },
         )
 
     async def _largest_cut(self, start: Position, newest: Position, maximum: int) -> Position:
@@ -223,7 +228,10 @@ class StreamPlanner:
 
 
 def _distance(start: Position, end: Position) -> int:
-    return sum(max(0, place.offset - start.places.get(one, NEW).offset) for one, place in end.places.items())
+    return sum(
+        max(0, place.offset - start.places.get(partition, NEW).offset)
+        for partition, place in end.places.items()
+    )
 
 
 def _not_behind(start: Position, newest: Position) -> Position:
@@ -232,22 +240,30 @@ def _not_behind(start: Position, newest: Position) -> Position:
     Offsets that are nevertheless after `start` split no transaction, since no transaction ends in between.
     """
     places = {
-        one: max(place, start.places[one], key=lambda each: each.offset) if one in start.places else place
-        for one, place in newest.places.items()
+        partition: max(place, start.places[partition], key=lambda each: each.offset)
+        if partition in start.places
+        else place
+        for partition, place in newest.places.items()
     }
     return replace(newest, cut=max(start.cut, newest.cut), places=places)
 
 
 def _part_of(start: Position, newest: Position, maximum: int) -> Position:
-    begin = {one: start.places.get(one, NEW).offset for one in newest.places}
-    shares = spread(maximum, {one: max(0, place.offset - begin[one]) for one, place in newest.places.items()})
-    places = {one: PartitionPosition(begin[one] + share, begin[one] + share) for one, share in shares.items()}
+    begin = {partition: start.places.get(partition, NEW).offset for partition in newest.places}
+    shares = spread(
+        maximum,
+        {partition: max(0, place.offset - begin[partition]) for partition, place in newest.places.items()},
+    )
+    places = {
+        partition: PartitionPosition(begin[partition] + share, begin[partition] + share)
+        for partition, share in shares.items()
+    }
     return replace(newest, places=places)
 
 
 def _cost(start: Position, cut: Mapping[TopicPartition, CutOffset]) -> int:
     """Return the number of offsets to read from `start` up to this cut."""
-    return sum(max(0, one.least_offset - start.places.get(key, NEW).offset) for key, one in cut.items())
+    return sum(max(0, place.least_offset - start.places.get(key, NEW).offset) for key, place in cut.items())
 
 
 def _within(
@@ -259,15 +275,18 @@ def _within(
     Between `least_offset` and `offset` no transaction ends. So the transactions open at `offset` include all that are
     open in between.
     """
-    least = {one: max(place.least_offset, start.places.get(one, NEW).offset) for one, place in cut.items()}
-    most = {one: min(place.offset, newest.places[one].offset) for one, place in cut.items()}
-    room = {one: max(0, most[one] - least[one]) for one in cut}
+    least = {
+        partition: max(place.least_offset, start.places.get(partition, NEW).offset)
+        for partition, place in cut.items()
+    }
+    most = {partition: min(place.offset, newest.places[partition].offset) for partition, place in cut.items()}
+    room = {partition: max(0, most[partition] - least[partition]) for partition in cut}
     shares = spread(max(0, maximum - _cost(start, cut)), room)
     places = {}
-    for one, place in cut.items():
-        offset = least[one] + shares[one]
-        before = start.places.get(one, NEW)
-        places[one] = (
+    for partition, place in cut.items():
+        offset = least[partition] + shares[partition]
+        before = start.places.get(partition, NEW)
+        places[partition] = (
             PartitionPosition(offset, min(offset, place.open_from)) if offset > before.offset else before
         )
     return replace(newest, cut=index, places=places)

@@ -88,7 +88,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = self._ask(self._on_driver().planner.ranges(read_position(start), target))
         settings = self._settings
         slices = split(ranges, at_least=settings.min_partitions, records_max=settings.records_per_partition)
-        return [Slice(one, target.isolation, settings) for one in slices]
+        return [Slice(range_, target.isolation, settings) for range_ in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of one task."""
@@ -133,7 +133,7 @@ class _Driver:
         """
         if self._group is None:
             return
-        offsets = {one: place.open_from for one, place in position.places.items()}
+        offsets = {partition: place.open_from for partition, place in position.places.items()}
         if offsets == self._told or not offsets:
             return
         try:
@@ -142,7 +142,7 @@ class _Driver:
         except (KafkaError, TimeoutError) as error:
             logger.warning("offsets of progressGroup %r were not committed: %r", self._group, error)
             return
-        for one, failure in refused.items():
+        for partition, failure in refused.items():
             if failure is not None:
-                logger.warning("offset of progressGroup %r for %s-%d: %s", self._group, *one, failure)
+                logger.warning("offset of progressGroup %r for %s-%d: %s", self._group, *partition, failure)
         self._told = offsets
