@@ -121,7 +121,7 @@ def unprotected(key: ProtectedKey, password: str) -> bytes:
     for at in range(0, len(encrypted), _DIGEST_BYTES):
         stream = sha1(secret + stream).digest()
         plain += bytes(
-            one ^ other for one, other in zip(encrypted[at : at + _DIGEST_BYTES], stream, strict=False)
+            byte ^ other for byte, other in zip(encrypted[at : at + _DIGEST_BYTES], stream, strict=False)
         )
     if not hmac.compare_digest(sha1(secret + plain).digest(), data[-_DIGEST_BYTES:]):
         raise WrongPassword("the password of the private key is wrong")
