@@ -240,7 +240,9 @@ def delete(work: Workspace, command: DeleteMirror) -> PlainResult:
     """Delete a mirror that copies nothing. Raises KafkaError."""
     mirror = known_mirror(work, command.name)
     mirror_offsets.check_nobody_waits(work, mirror)
-    names = [work.image.topics_by_id[one].name for one, _ in work.image.mirrors.topics_of(mirror.name)]
+    names = [
+        work.image.topics_by_id[topic_id].name for topic_id, _ in work.image.mirrors.topics_of(mirror.name)
+    ]
     copies = sum(not is_offsets_copy(name) for name in names)
     if mirror.phase is not MirrorPhase.PROMOTED and copies:
         raise refused_for_mirror(
