@@ -59,8 +59,10 @@ class Database:
 
         Every later read at a master sees the write. Raises Rejected, and Doubtful if the outcome is unknown.
         """
-        answer = await self._of_master(statements[0].key, {"write": [one._asdict() for one in statements]})
-        return [Placed(*one) for one in answer["placed"]]
+        answer = await self._of_master(
+            statements[0].key, {"write": [statement._asdict() for statement in statements]}
+        )
+        return [Placed(*place) for place in answer["placed"]]
 
     async def read(self, key: str, sql: str, *args: Value) -> Found:
         """Query the partition of `key` at its master: linearizable. Raises the same errors as `write`."""

@@ -60,7 +60,7 @@ class Node(RebalanceListener):
     async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
         """Stop being the master; the next node gets the partitions after this returns."""
         gone = [self._masters.pop(index) for _, index in partitions]
-        await asyncio.gather(*(one.resign() for one in gone))
+        await asyncio.gather(*(master.resign() for master in gone))
 
     async def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
         """Stop being the master. Other nodes may already be; the log refuses any transaction still under way."""
@@ -95,7 +95,7 @@ class Node(RebalanceListener):
     async def _done(self, line: Line, request: Said) -> Said:
         match request:
             case {"write": list(statements)}:
-                placed = await self._write([Statement(**one) for one in statements])
+                placed = await self._write([Statement(**statement) for statement in statements])
                 return {"placed": placed}
             case {"read": {"key": str(key), "sql": str(sql), "args": list(args)}}:
                 where, rows = await self._master(self._partition(key)).read(sql, args)
@@ -107,15 +107,17 @@ class Node(RebalanceListener):
             case {"reigning": _}:
                 return {"partitions": self.reigning()}
             case {"join": {"partition": int(index), "token": str(token), "statements": list(statements)}}:
-                return await self._join(line, index, token, [Statement(**one) for one in statements])
+                return await self._join(
+                    line, index, token, [Statement(**statement) for statement in statements]
+                )
             case unknown:
                 raise ValueError(f"a request is write, read, view, where or reigning, not {sorted(unknown)}")
 
     async def _write(self, statements: list[Statement]) -> list[Placed]:
         """Run all statements or none, in any partitions."""
         parts: defaultdict[int, list[Statement]] = defaultdict(list)
-        for one in statements:
-            parts[self._partition(one.key)].append(one)
+        for statement in statements:
+            parts[self._partition(statement.key)].append(statement)
         # All transactions lock partitions in the same order, so no two wait for each other.
         first, *others = sorted(parts)
         async with AsyncExitStack() as stack:
@@ -144,7 +146,11 @@ class Node(RebalanceListener):
             raise NotMaster(f"the master of partition {index} does not answer: {error}") from error
 
     async def _include(self, led: Led, line: Line, index: int, statements: list[Statement]) -> None:
-        part = {"partition": index, "token": led.token, "statements": [one._asdict() for one in statements]}
+        part = {
+            "partition": index,
+            "token": led.token,
+            "statements": [statement._asdict() for statement in statements],
+        }
         try:
             async with asyncio.timeout(JOIN_S):
                 answer = await line.ask({"join": part})
@@ -178,13 +184,13 @@ class Node(RebalanceListener):
 
     def reigning(self) -> list[int]:
         """Return the partitions that this node is now the master of."""
-        return sorted(index for index, one in self._masters.items() if one.is_master)
+        return sorted(index for index, master in self._masters.items() if master.is_master)
 
     async def _addresses(self) -> dict[int, str]:
         """Return the address of the master of each partition. The members' client ids are their addresses."""
         async with Admin(bootstrap_servers=self._replica.bootstrap) as admin:
             (group,) = await admin.describe_groups([self._replica.names.masters])
-        return {place.partition: one.client_id for one in group.members for place in one.partitions}
+        return {place.partition: member.client_id for member in group.members for place in member.partitions}
 
 
 async def _tell(lines: list[Line], commit_index: int | None) -> None:
@@ -262,8 +268,8 @@ async def run(options: argparse.Namespace) -> None:
         tasks = [asyncio.create_task(each) for each in work]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         server.close()
-    for one in done:
-        one.result()
+    for task in done:
+        task.result()
 
 
 async def _be_a_member(group: Consumer) -> None:

@@ -46,7 +46,7 @@ class Replica:
         self.partitions = [PartitionState(folder / f"{index}.sqlite") for index in range(partitions)]
         self.commit_index = -1
         """Commit index up to which all partitions are applied, since this process began."""
-        self._began_at = max(one.commit_index for one in self.partitions)
+        self._began_at = max(partition.commit_index for partition in self.partitions)
         self._told_s = self._complete_to_s = 0.0
         self._moved = asyncio.Condition()
 
@@ -78,7 +78,7 @@ class Replica:
         """Query all partitions of this node: whole transactions, though perhaps not the newest. Raises NotReady."""
         if not self.is_whole:
             raise NotReady("this node has not caught up with the log yet")
-        rows = [one.query(sql, args) for one in self.partitions]
+        rows = [partition.query(sql, args) for partition in self.partitions]
         stale_s = time.monotonic() - self._complete_to_s
         return View(rows, self.commit_index, round(stale_s * 1000))
 
@@ -90,15 +90,15 @@ class Replica:
         places = [TopicPartition(self.names.log, index) for index in range(len(self.partitions))]
         async with Consumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign(places)
-            after = min(one.commit_index for one in self.partitions)
+            after = min(partition.commit_index for partition in self.partitions)
             self._told_s = time.monotonic()
             async with aclosing(consumer.transactions(after=after, cuts=True)) as elements:
                 self._take(await anext(elements))
                 # From now on records before the read position cannot be deleted without an error.
                 if await snapshots.newest(self) > after:
                     raise OutOfStep("a snapshot was written meanwhile, and the log before it may be gone")
-                async for one in elements:
-                    self._take(one)
+                async for element in elements:
+                    self._take(element)
                     async with self._moved:
                         self._moved.notify_all()
 

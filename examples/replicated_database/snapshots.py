@@ -42,8 +42,8 @@ async def write(replica: Replica) -> bool:
         before = -1 if producer.last_app_version is None else producer.last_app_version
         # No await until the rows are collected: the next transaction may be applied at any await.
         index = replica.commit_index
-        places = [(one.generation, one.scn) for one in replica.partitions]
-        changed = [one.changed_after(before) for one in replica.partitions]
+        places = [(partition.generation, partition.scn) for partition in replica.partitions]
+        changed = [partition.changed_after(before) for partition in replica.partitions]
         if not replica.is_whole or index <= before or not any(changed):
             return False
         async with producer.transaction(app_version=index):
@@ -71,7 +71,7 @@ async def newest(replica: Replica) -> int:
 
 async def restore_if_newer(replica: Replica) -> None:
     """Restore the newest snapshot if it is newer than this replica: the log may no longer have the difference."""
-    applied = min(one.commit_index for one in replica.partitions)
+    applied = min(partition.commit_index for partition in replica.partitions)
     if await newest(replica) <= applied:
         return
     rows, index, places = await _read(replica)
@@ -107,5 +107,5 @@ async def _trim(replica: Replica, commit_index: int) -> None:
     async with Admin(bootstrap_servers=replica.bootstrap) as admin:
         newest = await admin.find_cut(places)
         found = await admin.cut_offsets(Cut(commit_index, newest.metadata_offset), places)
-        ends = {one: cut.open_from for one, cut in found.items() if isinstance(cut, CutOffset)}
+        ends = {partition: cut.open_from for partition, cut in found.items() if isinstance(cut, CutOffset)}
         await admin.delete_records(ends)

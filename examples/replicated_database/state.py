@@ -62,8 +62,8 @@ class PartitionState:
         try:
             self._db.execute("DELETE FROM touched")
             with self._may(_WRITES | _HARMLESS):
-                for one in statements:
-                    self._db.execute(one.sql, one.args)
+                for statement in statements:
+                    self._db.execute(statement.sql, statement.args)
             return self._images("touched")
         finally:
             self._db.execute("ROLLBACK")
