@@ -208,8 +208,8 @@ class SendSteps:
                     message = SplitMessage(result, self._splitter.count(record))
                 if message.result.is_settled:
                     break  # A segment has failed, so the others are useless.
-                one, filled = self.add(topic, partition, segment, size)
-                message.follow(one)
+                delivery, filled = self.add(topic, partition, segment, size)
+                message.follow(delivery)
                 left -= 1
                 # There is no await after the last segment: a call that is cancelled there would have sent the whole
                 # message.
