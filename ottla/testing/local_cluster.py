@@ -189,12 +189,12 @@ class LocalCluster:
         Returns once a broker takes part, or a quorum node answers. Raises LocalClusterError if this takes longer than
         `start_timeout_s`.
         """
-        one = self._node(node)
-        if one.alive:
-            one.resume()
-            one.terminate()
-        self._start([one])
-        self._wait_for([one], brokers={one.id})
+        found = self._node(node)
+        if found.alive:
+            found.resume()
+            found.terminate()
+        self._start([found])
+        self._wait_for([found], brokers={found.id})
 
     def heal(self) -> None:
         """Resume paused nodes and start killed nodes; return once all brokers take part.
@@ -339,7 +339,7 @@ class LocalCluster:
         return node
 
     def _numbers_of(self, node: Node) -> set[int]:
-        return {number for number, one in self._nodes.items() if one is node}
+        return {number for number, member in self._nodes.items() if member is node}
 
     def _died(self, node: Node) -> LocalClusterError:
         """Return the error for a node that died without `kill`. The node then counts as killed, so `heal` starts it
