@@ -66,7 +66,7 @@ async def create(bootstrap: str, topics: int, partitions: int) -> None:
 
 async def is_led(admin: Admin, topics: int) -> bool:
     found = await admin.describe_topics()
-    led = [one.leader >= 0 for topic in found for one in topic.partitions.values()]
+    led = [partition.leader >= 0 for topic in found for partition in topic.partitions.values()]
     return len(found) >= topics and all(led)
 
 
@@ -128,7 +128,7 @@ def cookie_of(address: str) -> str:
     """Return the cookie of a browser that has logged in."""
     jar = CookieJar()
     urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar)).open(address).close()
-    return "; ".join(f"{one.name}={one.value}" for one in jar)
+    return "; ".join(f"{cookie.name}={cookie.value}" for cookie in jar)
 
 
 @asynccontextmanager

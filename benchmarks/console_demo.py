@@ -133,8 +133,8 @@ def console(cluster: Cluster, folder: Path, *, opens: bool) -> Iterator[None]:
     """Run the console, which prints its own address."""
     told = json.loads((folder / "cluster.json").read_text())
     words = [sys.executable, "-m", "ottla", "console", "-b", cluster.bootstrap, "--allow-changes"]
-    for one in (*told["brokers"], *told["quorum"]):
-        words += ["--metrics", one["metrics"]]
+    for node in (*told["brokers"], *told["quorum"]):
+        words += ["--metrics", node["metrics"]]
     process = subprocess.Popen([*words, "--listen", "127.0.0.1:0", *(["--open"] if opens else [])])
     try:
         yield

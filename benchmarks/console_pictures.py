@@ -137,7 +137,7 @@ async def picture_security(cluster: Cluster, address: str, folder: Path) -> None
 def watched(cluster: Cluster) -> list[str]:
     """Return the options of a console that reads the metrics of all nodes and allows changes."""
     nodes = (*cluster.brokers, *cluster.quorum)
-    return ["--allow-changes", *(word for one in nodes for word in ("--metrics", one.metrics))]
+    return ["--allow-changes", *(word for node in nodes for word in ("--metrics", node.metrics))]
 
 
 def main() -> None:

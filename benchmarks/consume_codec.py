@@ -199,7 +199,7 @@ def show(title: str, columns: list[str], rows: dict[tuple[str, int], list[list[f
     table = Table("", "bytes", *columns, title=title)
     for (kind, size), readings in rows.items():
         medians = (median(column) for column in zip(*readings, strict=True))
-        shown = [f"{one:,.{0 if one > 1000 else digits}f}" for one in medians]
+        shown = [f"{reading:,.{0 if reading > 1000 else digits}f}" for reading in medians]
         table.add_row(kind, str(size), *shown)
     Console().print(table)
 

@@ -20,12 +20,12 @@ def draw(told: Told, delays: Delays, path: Path) -> None:
     from matplotlib import pyplot
 
     figure, (above, below) = pyplot.subplots(2, 1, figsize=(8, 6), layout="constrained")
-    for one in told.batches.values():
-        begin = datetime.fromisoformat(one["started"]).timestamp() - told.began
+    for batch in told.batches.values():
+        begin = datetime.fromisoformat(batch["started"]).timestamp() - told.began
         above.bar(
             begin,
-            one["rows_per_second"],
-            width=one["seconds"],
+            batch["rows_per_second"],
+            width=batch["seconds"],
             align="edge",
             color="tab:blue",
             edgecolor="white",
@@ -60,6 +60,6 @@ def weekly_means(delays: Delays) -> dict[str, tuple[list[datetime], list[float]]
         week[1] += departed
     drawn = {}
     for carrier, _ in flights.most_common(CARRIERS):
-        weeks = sorted(week for one, week in sums if one == carrier)
+        weeks = sorted(week for airline, week in sums if airline == carrier)
         drawn[carrier] = (weeks, [sums[carrier, week][0] / max(1, sums[carrier, week][1]) for week in weeks])
     return drawn

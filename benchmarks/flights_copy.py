@@ -62,7 +62,9 @@ def copy_flights(bootstrap: str, topic: str, link: Connection) -> None:
             producer.produce(COPY, message.value(), message.key(), partition=message.partition() or 0)
         read_to = consumer.position(consumer.assignment())
         producer.send_offsets_to_transaction(
-            [one for one in read_to if one.offset >= 0], consumer.consumer_group_metadata(), TIMEOUT_S
+            [partition for partition in read_to if partition.offset >= 0],
+            consumer.consumer_group_metadata(),
+            TIMEOUT_S,
         )
         producer.flush(TIMEOUT_S)
         link.send(("open", len(batch)))
@@ -72,8 +74,8 @@ def copy_flights(bootstrap: str, topic: str, link: Connection) -> None:
             link.send(("committed", len(batch)))
         else:
             producer.abort_transaction(TIMEOUT_S)
-            for one in consumer.committed(consumer.assignment(), TIMEOUT_S):
-                consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
+            for partition in consumer.committed(consumer.assignment(), TIMEOUT_S):
+                consumer.seek(TopicPartition(partition.topic, partition.partition, max(partition.offset, 0)))
             link.send(("aborted", len(batch)))
     consumer.close()
 

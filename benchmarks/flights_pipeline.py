@@ -101,7 +101,7 @@ class Told:
     @property
     def rows(self) -> int:
         """Number of rows read by finished micro-batches."""
-        return sum(one["rows"] for one in self.batches.values())
+        return sum(batch["rows"] for batch in self.batches.values())
 
 
 class Act:
@@ -162,17 +162,17 @@ class Act:
         return Driver(self.folder / "pipeline.yaml", self.running.bootstrap, words)
 
     def _hear(self) -> None:
-        self.told.batches |= {one["batch"]: one for one in self._driver.told}
+        self.told.batches |= {batch["batch"]: batch for batch in self._driver.told}
 
     def _has_opened(self) -> bool:
         return any(
-            one.transactional_id.startswith("spark-")
-            for one in self._admin.list_transactions(states=["Ongoing"])
+            transaction.transactional_id.startswith("spark-")
+            for transaction in self._admin.list_transactions(states=["Ongoing"])
         )
 
     def _kill_broker(self) -> None:
         (described,) = self._admin.describe_topics([DEPARTURES])
-        leaders = [one.leader for one in described.partitions.values()]
+        leaders = [partition.leader for partition in described.partitions.values()]
         self._victim = self.running.broker(max(set(leaders), key=leaders.count))
         self.running.kill(self._victim)
         self._back_at = time.monotonic() + BROKER_IS_AWAY_S
@@ -196,7 +196,7 @@ class Act:
 
     def _is_over(self) -> bool:
         """Return whether a micro-batch with the last watermark has emitted all windows before it."""
-        watermarks = [one["watermark"] or "" for one in self.told.batches.values()]
+        watermarks = [batch["watermark"] or "" for batch in self.told.batches.values()]
         return max(watermarks, default="") >= NEXT_YEAR.isoformat()
 
     def _tell(self, what: str) -> None:
@@ -260,7 +260,8 @@ def compare(bootstrap: str, rows: list[bytes], folder: Path) -> Compared:
 
 def pipeline_table(told: Told, compared: Compared, chart: Path) -> Table:
     table = Table(show_header=False)
-    read, late = told.rows - 1, sum(one["late"] for one in told.batches.values())  # without the announcement
+    read = told.rows - 1  # without the announcement
+    late = sum(batch["late"] for batch in told.batches.values())
     minutes = sum(row[2] for row in compared.in_topic.values())
     table.add_row("micro-batches / flights read", f"{len(told.batches)} / {read:,} ({late} too late)")
     table.add_row(

@@ -167,7 +167,7 @@ def measure(
         used_s, began = tree_cpu_s(supervisor.pid), time.monotonic()
         time.sleep(seconds / 2)
         share = (tree_cpu_s(supervisor.pid) - used_s) / (time.monotonic() - began)
-        told = [one.get(seconds + READY_S) for one in running]
+        told = [process.get(seconds + READY_S) for process in running]
     rate = sum(count for count, _ in told) / seconds
     return {
         "records_s": round(rate),

@@ -62,11 +62,11 @@ def kafka_jars() -> Path:
 
 def free_ports(count: int) -> list[int]:
     held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind((HOST, 0))
-    ports: list[int] = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
+    for held_socket in held:
+        held_socket.bind((HOST, 0))
+    ports: list[int] = [held_socket.getsockname()[1] for held_socket in held]
+    for held_socket in held:
+        held_socket.close()
     return ports
 
 
@@ -83,8 +83,8 @@ def kafka_properties(
     broker = node in brokers
     name = "PLAINTEXT" if broker else "CONTROLLER"
     factor = min(3, len(brokers))
-    more = [f"{one}://{HOST}:{port}" for one, port in listeners.items()] if broker else []
-    protocols = ",".join(f"{one}:{one}" for one in ("PLAINTEXT", *listeners))
+    more = [f"{listener}://{HOST}:{port}" for listener, port in listeners.items()] if broker else []
+    protocols = ",".join(f"{listener}:{listener}" for listener in ("PLAINTEXT", *listeners))
     properties = {
         "process.roles": "broker" if broker else "controller",
         "node.id": str(node),
@@ -127,7 +127,7 @@ def kafka_cluster(
     voters = ",".join(f"{i}@{HOST}:{ports[i]}" for i in voter_ids)
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)
     java = ["java", *JVM_FLAGS, f"-Dlog4j2.configurationFile={JAR_CACHE / 'log4j2.xml'}", "-cp", f"{jars}/*"]
-    more = {i: {one: next(free) for one in listeners} if i in broker_ids else {} for i in ports}
+    more = {i: {listener: next(free) for listener in listeners} if i in broker_ids else {} for i in ports}
     files = {i: kafka_properties(i, ports, broker_ids, voters, data, settings or {}, more[i]) for i in ports}
     formats = [
         subprocess.Popen(
@@ -138,13 +138,15 @@ def kafka_cluster(
         )
         for file in files.values()
     ]
-    told = [one.communicate()[0] for one in formats]
-    for one, words in zip(formats, told, strict=True):
-        if one.returncode:
-            raise RuntimeError(f"Kafka's storage format ended with {one.returncode}: {words.strip()}")
+    told = [program.communicate()[0] for program in formats]
+    for program, words in zip(formats, told, strict=True):
+        if program.returncode:
+            raise RuntimeError(f"Kafka's storage format ended with {program.returncode}: {words.strip()}")
     environment = dict(os.environ)
     cluster = Cluster("Apache Kafka", ",".join(f"{HOST}:{ports[i]}" for i in broker_ids), [], [])
-    cluster.listeners = {one: ",".join(f"{HOST}:{more[i][one]}" for i in broker_ids) for one in listeners}
+    cluster.listeners = {
+        listener: ",".join(f"{HOST}:{more[i][listener]}" for i in broker_ids) for listener in listeners
+    }
     try:
         for i in voter_ids + broker_ids:
             node = Node(i, ports[i], 0, [*java, "kafka.Kafka", str(files[i])], str(data), environment)

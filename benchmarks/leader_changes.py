@@ -157,7 +157,7 @@ class StandIns:
     def _answer(self, broker: int, frame: memoryview) -> tuple[bytes, float]:
         """Return the answer, and the time to wait before it is sent."""
         header, position = decode_request_header(frame)
-        kind = next(one for one in SERVED if one.api_key == header.api_key)
+        kind = next(message for message in SERVED if message.api_key == header.api_key)
         request = decode(cast(type[Message], kind), frame, header.api_version, position)
         response = self._response(broker, request, header)
         body = encode(response, header.api_version)
@@ -173,14 +173,20 @@ class StandIns:
         match request:
             case ApiVersionsRequest():
                 keys = [
-                    ApiVersion(api_key=one.api_key, min_version=one.min_version, max_version=one.max_version)
-                    for one in SERVED
+                    ApiVersion(
+                        api_key=message.api_key,
+                        min_version=message.min_version,
+                        max_version=message.max_version,
+                    )
+                    for message in SERVED
                 ]
                 return ApiVersionsResponse(api_keys=keys)
             case InitProducerIdRequest():
                 return InitProducerIdResponse(producer_id=1, producer_epoch=0)
             case MetadataRequest():
-                numbers = [int(one.name.removeprefix("wide-")) for one in request.topics or () if one.name]
+                numbers = [
+                    int(topic.name.removeprefix("wide-")) for topic in request.topics or () if topic.name
+                ]
                 return self._metadata(numbers, header.api_version)
             case ProduceRequest():
                 return self._produce(broker, request)
@@ -241,7 +247,9 @@ class StandIns:
                     )
                 )
             topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-        ends = [NodeEndpoint(node_id=one, host="127.0.0.1", port=self._ports[one]) for one in sorted(named)]
+        ends = [
+            NodeEndpoint(node_id=node, host="127.0.0.1", port=self._ports[node]) for node in sorted(named)
+        ]
         return ProduceResponse(responses=topics, node_endpoints=ends)
 
     @staticmethod
@@ -250,8 +258,8 @@ class StandIns:
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    ListOffsetsPartitionResponse(partition_index=one.partition_index, offset=0)
-                    for one in topic.partitions
+                    ListOffsetsPartitionResponse(partition_index=partition.partition_index, offset=0)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -430,9 +438,9 @@ def main() -> None:
         for _ in range(arguments.rounds)
     ]
     table = Table("", *(str(number) for number in range(1, arguments.rounds + 1)), "median")
-    medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+    medians = {name: statistics.median(row[name] for row in rounds) for name in rounds[0]}
     for name, median in medians.items():
-        table.add_row(name, *(f"{one[name]:g}" for one in rounds), f"{median:g}")
+        table.add_row(name, *(f"{row[name]:g}" for row in rounds), f"{median:g}")
     Console(width=140).print(table)
     if arguments.record is not None:
         record(arguments.record, partitions=arguments.partitions, in_need=arguments.in_need, **medians)

@@ -131,7 +131,10 @@ async def steps(cluster: Cluster, data: Path, partitions: int) -> list[Step]:
             return (
                 len(found) == partitions
                 and logs_there(data) == 3 * partitions
-                and all(one.leader >= 0 and len(one.isr) == len(one.replicas) == 3 for one in found)
+                and all(
+                    partition.leader >= 0 and len(partition.isr) == len(partition.replicas) == 3
+                    for partition in found
+                )
             )
 
         async def moved() -> bool:
@@ -139,7 +142,7 @@ async def steps(cluster: Cluster, data: Path, partitions: int) -> list[Step]:
 
         async def led_evenly() -> bool:
             (topic,) = await admin.describe_topics([TOPIC])
-            return all(one.leader == one.replicas[0] for one in topic.partitions.values())
+            return all(partition.leader == partition.replicas[0] for partition in topic.partitions.values())
 
         async def gone() -> bool:
             return TOPIC not in await admin.list_topics() and not logs_there(data)

@@ -112,7 +112,7 @@ def _mirror_maker(source: Cluster, target: Cluster) -> dict[str, str]:
         "from.consumer.max.partition.fetch.bytes": str(4 << 20),
         "to.producer.batch.size": str(256 << 10),
         "to.producer.buffer.memory": str(64 << 20),
-        **{f"{one}.factor": "1" for one in (*factors, "offset-syncs.topic.replication")},
+        **{f"{factor}.factor": "1" for factor in (*factors, "offset-syncs.topic.replication")},
         **{f"{store}.storage.replication.factor": "1" for store in ("config", "offset", "status")},
     }
 
@@ -147,7 +147,9 @@ def backlog(launch: Launch, data: Path, *, from_kafka: bool = True) -> Row:
 
 def length(admin: AdminClient, topic: str) -> int:
     """Return the number of records of a topic; 0 while it does not exist."""
-    places = dict.fromkeys([TopicPartition(topic, one) for one in range(PARTITIONS)], OffsetSpec.latest())
+    places = dict.fromkeys(
+        [TopicPartition(topic, partition) for partition in range(PARTITIONS)], OffsetSpec.latest()
+    )
     try:
         return sum(answer.result(10).offset for answer in admin.list_offsets(places).values())
     except (KafkaException, TimeoutError):
@@ -197,7 +199,7 @@ def delays(cluster: Cluster, topic: str) -> Iterator[list[float]]:
     seen: list[float] = []
     stop = Event()
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader"})
-    consumer.assign([TopicPartition(topic, one, OFFSET_END) for one in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_END) for partition in range(PARTITIONS)])
 
     def read() -> None:
         while not stop.is_set():
@@ -227,7 +229,9 @@ def waits_for_a_processor(nodes: Sequence[Node]) -> Iterator[list[float]]:
     def look() -> None:
         known: dict[Path, int] = {}
         while not stop.wait(LOOK_EVERY_S):
-            for path in (one for node in nodes for one in Path(f"/proc/{node.pid}/task").glob("*/schedstat")):
+            for path in (
+                path for node in nodes for path in Path(f"/proc/{node.pid}/task").glob("*/schedstat")
+            ):
                 try:
                     waited_ns = int(path.read_text().split()[1])
                 except (OSError, IndexError):

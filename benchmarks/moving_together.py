@@ -39,11 +39,11 @@ def together(cluster: Cluster, module: str, arguments: Sequence[Sequence[str]], 
         program.stdin.flush()
     told = [json.loads(program.communicate()[0]) for program in programs]
     cpu = cpu_seconds(cluster.brokers) - before
-    moved = sum(one["bytes"] for one in told)
+    moved = sum(report["bytes"] for report in told)
     return {
-        "MB/s": moved / 1e6 / (max(one["ended"] for one in told) - began),
+        "MB/s": moved / 1e6 / (max(report["ended"] for report in told) - began),
         "broker CPU s/GB": cpu / moved * 1e9,
-        f"{whose} CPU s/GB": sum(one["cpu_s"] for one in told) / moved * 1e9,
+        f"{whose} CPU s/GB": sum(report["cpu_s"] for report in told) / moved * 1e9,
     }
 
 

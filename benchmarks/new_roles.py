@@ -78,15 +78,15 @@ class Rig:
             lambda: 7,
         )
         image = self.quorum.machine.image
-        for one in image.records():
-            self.follower.image.apply(one)
+        for entry in image.records():
+            self.follower.image.apply(entry)
         self.follower.image.offset = image.offset
 
     async def start(self) -> None:
         """Create all logs, and check the ISRs, which brokers do every 15 seconds."""
         image = self.follower.image
         self.replicas.image_changed(image, ImageDelta.between(type(image)(), image))
-        while len(self.replicas) < sum(len(one.partitions) for one in image.topics.values()):
+        while len(self.replicas) < sum(len(image_topic.partitions) for image_topic in image.topics.values()):
             await asyncio.sleep(0)
         self.replicas.check_isr()
 
@@ -94,7 +94,7 @@ class Rig:
         """Return the quorum's records about a broker that has died."""
         offset = self.quorum.machine.image.offset
         fenced = self.quorum.apply(FenceBroker(broker_id=DEAD_ID, broker_epoch=self.quorum.epoch(DEAD_ID)))
-        records = [encode_record(one) for _, one in fenced.records]
+        records = [encode_record(entry) for _, entry in fenced.records]
         return FeedRecords(first_offset=offset, end_offset=offset + len(records), term=1, records=records)
 
     def follow(self, push: FeedRecords) -> Reading:

@@ -27,7 +27,7 @@ def shaken_hands(address: str, ca_file: Path, seconds: int, clients: int) -> int
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for _ in range(clients)
     ]
-    return sum(_counted(one.communicate()[0]) for one in running)
+    return sum(_counted(program.communicate()[0]) for program in running)
 
 
 def _counted(said: str) -> int:

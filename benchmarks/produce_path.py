@@ -169,8 +169,8 @@ class _Replicas:
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
         self.image = ClusterImage()
-        self._by_name = {(one.topic, one.index): one for one in partitions}
-        self._by_key = {(one.topic_id, one.index): one for one in partitions}
+        self._by_name = {(partition.topic, partition.index): partition for partition in partitions}
+        self._by_key = {(partition.topic_id, partition.index): partition for partition in partitions}
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._by_name.get((topic, index))
@@ -262,9 +262,9 @@ class Rig:
     def check(self) -> None:
         """Raise AssertionError unless the last request was answered without an error, and all batches were appended."""
         answer = decode_response(ProduceRequest, bytes(self.socket.sent)[4:], self.case.version)[1]
-        told = [one for topic in answer.responses for one in topic.partition_responses]
+        told = [partition for topic in answer.responses for partition in topic.partition_responses]
         assert len(told) == self.case.partitions, answer
-        assert all(one.error_code == 0 for one in told), answer
+        assert all(partition.error_code == 0 for partition in told), answer
         for partition in self.partitions:
             assert partition.high_watermark == partition.log.log_end_offset == self._sequence
             partition.check()

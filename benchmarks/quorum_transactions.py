@@ -138,7 +138,7 @@ async def transact(broker: Broker, places: list[Place], count: list[int], until:
 
 async def measure(cluster: Cluster, folder: Path, partitions: int, seconds: float) -> list[Reading]:
     """Measure a running quorum."""
-    brokers = [Broker(one, config(cluster, folder, one)) for one in BROKERS]
+    brokers = [Broker(broker, config(cluster, folder, broker)) for broker in BROKERS]
     for broker in brokers:
         broker.session.ask_to_unfence()
         await broker.session.start()
@@ -215,16 +215,19 @@ def main() -> int:
         with ottla_cluster(data, brokers=1) as cluster:
             readings = uvloop.run(measure(cluster, data, arguments.partitions, arguments.seconds))
     table = Table("at a time", "transactions/s", "CPU of the leader, ms", "CPU of the quorum, ms")
-    for one in readings:
+    for reading in readings:
         table.add_row(
-            f"{one.at_a_time}",
-            f"{one.per_second:,.0f}",
-            f"{one.leader_cpu_ms:.2f}",
-            f"{one.quorum_cpu_ms:.2f}",
+            f"{reading.at_a_time}",
+            f"{reading.per_second:,.0f}",
+            f"{reading.leader_cpu_ms:.2f}",
+            f"{reading.quorum_cpu_ms:.2f}",
         )
     Console().print(table)
     if arguments.record:
-        results = [[one.at_a_time, one.per_second, one.leader_cpu_ms, one.quorum_cpu_ms] for one in readings]
+        results = [
+            [reading.at_a_time, reading.per_second, reading.leader_cpu_ms, reading.quorum_cpu_ms]
+            for reading in readings
+        ]
         record(arguments.record, partitions=arguments.partitions, results=results)
     return 0
 

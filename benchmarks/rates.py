@@ -54,7 +54,11 @@ def main(
             one_round(cluster.bootstrap, readings)
     table = Table("", "records/s", "CPU us")
     for kind, some in readings.items():
-        table.add_row(kind, f"{median(one[0] for one in some):,.0f}", f"{median(one[1] for one in some):.1f}")
+        table.add_row(
+            kind,
+            f"{median(reading[0] for reading in some):,.0f}",
+            f"{median(reading[1] for reading in some):.1f}",
+        )
     Console().print(table)
     if args.record is not None:
         record(args.record, readings=readings)

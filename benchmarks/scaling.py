@@ -241,7 +241,7 @@ class Member:
         answer = await self._connection.request(self._joining())
         assert answer.error_code == ErrorCode.NONE, ErrorCode.of(answer.error_code)
         self._generation = answer.generation_id
-        self.others = [one.member_id for one in answer.members]
+        self.others = [member.member_id for member in answer.members]
 
     def _joining(self) -> JoinGroupRequest:
         return JoinGroupRequest(
@@ -256,7 +256,7 @@ class Member:
     async def sync(self, assigned: list[str]) -> None:
         """Get the assignment; the leader sends those of `assigned`."""
         assignments = [
-            SyncGroupRequestAssignment(member_id=one, assignment=b"\0\3" + bytes(8)) for one in assigned
+            SyncGroupRequestAssignment(member_id=member, assignment=b"\0\3" + bytes(8)) for member in assigned
         ]
         synced = await self._connection.request(
             SyncGroupRequest(
@@ -401,14 +401,14 @@ def table(readings: list[Reading]) -> Table:
     )
     for column in found.columns[1:]:
         column.justify = "right"
-    for one in readings:
-        found.add_row(one.series, *map(str, list(asdict(one).values())[1:]))
+    for reading in readings:
+        found.add_row(reading.series, *map(str, list(asdict(reading).values())[1:]))
     return found
 
 
 def each(readings: list[Reading], series: str) -> dict[str, float]:
     """Return the cost of one more thing: the slope from the first reading of a series to the last."""
-    own = [one for one in readings if one.series == series]
+    own = [reading for reading in readings if reading.series == series]
     first, last = own[0], own[-1]
     added = last.count - first.count
     return {
@@ -427,17 +427,17 @@ def draw(readings: list[Reading], folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for series in SERIES:
-        own = [one for one in readings if one.series == series]
+        own = [reading for reading in readings if reading.series == series]
         figure, memory = pyplot.subplots(figsize=(5, 3))
-        counts = [one.count for one in own]
-        memory.plot(counts, [one.memory_mb for one in own], "o-", color="tab:blue")
+        counts = [reading.count for reading in own]
+        memory.plot(counts, [reading.memory_mb for reading in own], "o-", color="tab:blue")
         memory.set_xlabel(series)
         memory.set_ylabel("memory, MB", color="tab:blue")
         memory.set_ylim(bottom=0)
         cpu = memory.twinx()
-        cpu.plot(counts, [one.idle_cpu_percent for one in own], "s--", color="tab:red")
+        cpu.plot(counts, [reading.idle_cpu_percent for reading in own], "s--", color="tab:red")
         cpu.set_ylabel("CPU, %", color="tab:red")
-        cpu.set_ylim(0, max(5.0, *(one.idle_cpu_percent * 1.2 for one in own)))
+        cpu.set_ylim(0, max(5.0, *(reading.idle_cpu_percent * 1.2 for reading in own)))
         figure.tight_layout()
         figure.savefig(folder / f"cost-of-{series}.svg", metadata={"Date": None})
         pyplot.close(figure)
@@ -483,7 +483,7 @@ def main() -> None:
             "python": platform.python_version(),
             "load_average": os.getloadavg()[0],
             "each": costs,
-            "readings": [asdict(one) for one in readings],
+            "readings": [asdict(reading) for reading in readings],
         }
         arguments.record.write_text(json.dumps(told, indent=2) + "\n")
     if arguments.plots:

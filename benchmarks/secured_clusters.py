@@ -44,7 +44,7 @@ def _security(data: Path) -> dict[str, str]:
     authority = trustme.CA()
     (data / CA_FILE).write_bytes(authority.cert_pem.bytes())
     issued = authority.issue_cert(HOST, "localhost", common_name="broker")
-    chain = b"".join(one.bytes() for one in issued.cert_chain_pems)
+    chain = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
     (data / OWN_FILE).write_bytes(_pkcs8(issued.private_key_pem.bytes()) + chain)
     prefix = f"listener.name.{LOGINS.lower()}"
     return {

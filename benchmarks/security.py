@@ -168,7 +168,7 @@ def connected(cluster: Cluster, data: Path, kind: str, listener: str, seconds: f
     clients = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(CLIENTS)]
     told = [json.loads(client.communicate()[0]) for client in clients]
     cpu = cpu_seconds(cluster.brokers) - before
-    count, resumed = (sum(one[key] for one in told) for key in ("count", "resumed"))
+    count, resumed = (sum(report[key] for report in told) for key in ("count", "resumed"))
     row = {"per second": count / seconds, "broker CPU ms": cpu / count * 1e3}
     return row | {"resumed, share": resumed / count} if kind == "resumed" else row
 
@@ -218,8 +218,8 @@ def memory(launch: Launch, data: Path) -> Row:
                     held[-1].first_answer()
                 time.sleep(1)
                 sizes.append(resident_mb(cluster.brokers))
-            for one in held:
-                one.close()
+            for connection in held:
+                connection.close()
             row[f"{name}, KB per connection"] = (sizes[1] - sizes[0]) * 1e3 / IDLE
     return row
 

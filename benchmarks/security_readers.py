@@ -56,7 +56,7 @@ class LibrdkafkaReader:
         )
         self._partitions = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
         self._count = sum(
-            self._consumer.get_watermark_offsets(one, timeout=30)[1] for one in self._partitions
+            self._consumer.get_watermark_offsets(partition, timeout=30)[1] for partition in self._partitions
         )
 
     def read(self) -> int:

@@ -49,7 +49,7 @@ def without_warm_up(readings: Sequence[Reading]) -> list[Reading]:
     if not readings:
         return []
     begin = readings[0][0] + WARM_UP * (readings[-1][0] - readings[0][0])
-    return [one for one in readings if one[0] >= begin]
+    return [reading for reading in readings if reading[0] >= begin]
 
 
 def medians(readings: Sequence[Reading], bins: int = BINS) -> list[Reading]:

@@ -171,7 +171,9 @@ class Soak:
                 async with Admin(bootstrap_servers=self._cluster.bootstrap) as admin:
                     topics = await admin.describe_topics(names)
                 if all(
-                    len(one.isr) == len(one.replicas) for topic in topics for one in topic.partitions.values()
+                    len(partition.isr) == len(partition.replicas)
+                    for topic in topics
+                    for partition in topic.partitions.values()
                 ):
                     return
             await asyncio.sleep(0.5)
@@ -272,8 +274,8 @@ def main() -> int:
     Console(width=120).print(table)
     print(f"{len(soak.faults)} faults; done: {dict(load.done)}; errors: {dict(load.errors)}")
     found = [
-        *(f"a slope: {one}" for one in rising),
-        *(f"not in sync again within {IN_SYNC_S:.0f} s: {one}" for one in soak.not_in_sync),
+        *(f"a slope: {slope}" for slope in rising),
+        *(f"not in sync again within {IN_SYNC_S:.0f} s: {fault}" for fault in soak.not_in_sync),
         *([f"{len(lost)} acknowledged records were not read: {lost[:5]}"] if lost else []),
     ]
     print("\n".join(found) or "no slope, and nothing lost")

@@ -43,7 +43,7 @@ class Driver:
     def under_way(self) -> int | None:
         """Return the micro-batch that was begun and is not committed, by Spark's checkpoint."""
         begun, done = (
-            {int(one.name) for one in (self._folder / "checkpoint" / kind).glob("[0-9]*")}
+            {int(path.name) for path in (self._folder / "checkpoint" / kind).glob("[0-9]*")}
             for kind in ("offsets", "commits")
         )
         return max(begun - done, default=None)

@@ -43,10 +43,10 @@ async def written_after(brokers: Sequence[str], places: Sequence[Place], since: 
                 answer = await peer.ask(request(sorted(missing)), VERSION)
                 now = time.monotonic()
                 for topic in answer.responses:
-                    for one in topic.partition_responses:
-                        if not one.error_code and (topic.name, one.index) in missing:
-                            missing.discard((topic.name, one.index))
-                            took[topic.name, one.index] = now - since
+                    for partition in topic.partition_responses:
+                        if not partition.error_code and (topic.name, partition.index) in missing:
+                            missing.discard((topic.name, partition.index))
+                            took[topic.name, partition.index] = now - since
                 await asyncio.sleep(AGAIN_S)
         finally:
             peer.close()

@@ -61,7 +61,7 @@ def warmed(measure: Callable[[Cluster], Row]) -> Figure:
 
 def acks(cluster: Cluster) -> Row:
     """Measure records of 100 B, replication factor 3."""
-    return {f"acks={one}, MB/s": written(cluster, acks=one) for one in ("0", "1", "all")}
+    return {f"acks={level}, MB/s": written(cluster, acks=level) for level in ("0", "1", "all")}
 
 
 def size(cluster: Cluster) -> Row:
@@ -107,7 +107,7 @@ def together(count: int, load: Load, cluster: Cluster, topic: str, gigabytes: fl
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
         list(pool.map(time.sleep, [1.0] * count))  # until each process has started and imported all modules
         told = [pool.submit(load, known, topic, gigabytes) for _ in range(count)]
-        times = [one.result() for one in told]
+        times = [future.result() for future in told]
     elapsed = max(end for _, end in times) - min(start for start, _ in times)
     return count * gigabytes * 1e3 / elapsed
 

@@ -107,7 +107,9 @@ def _draw_chart(panel: Any, chart: Chart, readings: Mapping[str, Row]) -> None:
     width = 0.8 / (len(readings) + 1)
     for number, (name, color, values) in enumerate(_bars(chart, readings, keys, labels)):
         places = [place + (number - 1) * width for place, value in enumerate(values) if value is not None]
-        bars = panel.bar(places, [one for one in values if one is not None], width, color=color, label=name)
+        bars = panel.bar(
+            places, [value for value in values if value is not None], width, color=color, label=name
+        )
         panel.bar_label(bars, fmt=_told, fontsize=7, padding=1)
     panel.set_xticks(range(len(labels)), labels, fontsize=8)
     panel.set_ylabel(keys[0].rpartition(", ")[2])

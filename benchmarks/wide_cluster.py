@@ -233,23 +233,23 @@ class WideCluster:
 
     async def led_by(self, admin: Admin, broker_id: int) -> list[tuple[str, int]]:
         return [
-            (topic.name, one.index)
+            (topic.name, partition.index)
             for topic in await admin.describe_topics(self.topics)
-            for one in topic.partitions.values()
-            if one.leader == broker_id
+            for partition in topic.partitions.values()
+            if partition.leader == broker_id
         ]
 
     async def preferred(self, admin: Admin, broker_id: int) -> int:
         """Return the number of partitions of which the broker is the first replica."""
         return sum(
-            one.replicas[0] == broker_id
+            partition.replicas[0] == broker_id
             for topic in await admin.describe_topics(self.topics)
-            for one in topic.partitions.values()
+            for partition in topic.partitions.values()
         )
 
     def others(self, node: Node) -> list[str]:
         """Return the addresses of the other brokers."""
-        return [f"127.0.0.1:{one.port}" for one in self.cluster.brokers if one is not node]
+        return [f"127.0.0.1:{broker.port}" for broker in self.cluster.brokers if broker is not node]
 
     async def kill(self, admin: Admin, node: Node) -> None:
         """Kill the node, and write to a few of its partitions from its death on: the brokers' view."""
