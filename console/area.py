@@ -15,9 +15,11 @@ from typing import Any, Generic, TypeVar
 from ..client.admin import Admin
 from ..client.connections.metadata import TopicInfo
 from .bounds import ROWS_MAX
+from .charts import SPAN, SPANS, Span
 from .formats import link
 from .live.sampler import WATCHED_S, Sampler
 from .schemas.decoding import Decoder
+from .sorting import Column, Sorted, in_order
 
 T = TypeVar("T")
 
@@ -134,6 +136,41 @@ class Visit:
         if not least <= number <= most:
             raise BadQuestion(f"{name!r} is {least} to {most}, not {number}")
         return number
+
+    def sorted(
+        self,
+        rows: Sequence[T],
+        columns: Sequence[Column[T]],
+        default: str,
+        *,
+        parameter: str = "sort",
+        page: str = "page",
+        at: str = "",
+    ) -> Sorted[T]:
+        """Return all rows of a table in the order that the query parameter `parameter` asks for, such as `-size`.
+
+        `default` is the order without this parameter. Another order begins with the table's first page, which the
+        query parameter `page` counts. Its URL leads to the element with the id `at`, if this is not empty. Raises
+        BadQuestion.
+        """
+        others = {name: value for name, value in self.query.items() if name not in (parameter, page)}
+
+        def address(order: str) -> str:
+            return link(self.path, **others, **{parameter: order}) + (f"#{at}" if at else "")
+
+        order = self.query.get(parameter, "") or default
+        try:
+            return in_order(rows, columns, order, default=default, parameter=parameter, address=address)
+        except ValueError as error:
+            raise BadQuestion(str(error)) from None
+
+    def span(self) -> Span:
+        """Return the span of time that the page's charts show: the query parameter `span`. Raises BadQuestion."""
+        name = self.query.get("span", "") or SPAN
+        if name not in SPANS:
+            raise BadQuestion(f"'span' is one of {', '.join(SPANS)}, not {name[:40]!r}")
+        others = {name: value for name, value in self.query.items() if name != "span"}
+        return Span(name, lambda wanted: link(self.path, **others, span=wanted))
 
     def paged(self, items: Sequence[T], *, parameter: str = "page", rows_max: int = ROWS_MAX) -> Paged[T]:
         """Return one page of a table.

@@ -44,9 +44,21 @@ PREVIEWS_MAX: Final = 32
 """The most previews of a session that may still be carried out. The oldest is dropped first."""
 PREVIEW_S: Final = 30 * 60.0
 """Seconds after which a preview must be shown again before its change is carried out."""
-SAMPLES_MAX: Final = 450
-"""The most points of each series that are remembered."""
+POINTS_MAX: Final = 300
+"""The most points of each series that are remembered for each span of charts."""
+COMMITS_MAX: Final = 450
+"""The most samples of the quorum's commit times that are remembered."""
+TOPICS_BUSY: Final = 20
+"""The number of topics, the busiest, whose rates are remembered."""
+TOPICS_REMEMBERED_MAX: Final = 40
+"""The most topics whose rates are remembered: busy ones, and those that pages showed most recently."""
 HAPPENINGS_MAX: Final = 200
+GROUPS_READ_MAX: Final = 10_000
+"""The most groups whose offsets are read to find the readers of a topic, or the groups with the largest lag."""
+PARTITIONS_READ_MAX: Final = 20_000
+"""The most partitions whose ends are read for the lag of these groups."""
+GROUPS_DESCRIBED_MAX: Final = 200
+"""The most descriptions of groups that are kept for some seconds."""
 PARTITIONS_SAMPLED_MAX: Final = 5_000
 """The most partitions whose end offsets are sampled; larger clusters are not sampled."""
 EXPOSITION_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -12,18 +12,43 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from .formats import UNKNOWN, duration
+from .formats import UNKNOWN, duration, moment
 from .formats import count as plain
 
-CHART_S: Final = 600.0
-"""Seconds that a chart of live values shows."""
-
-
+SPANS: Final = {"10m": 600.0, "1h": 3_600.0, "6h": 21_600.0, "24h": 86_400.0}
+"""The spans of time that a chart can show, in seconds, by their names in addresses."""
+SPAN: Final = next(iter(SPANS))
+"""The span of a chart unless the page's address names another one."""
+LEAST_S: Final = 30.0
+"""The shortest time that a chart's axis covers, however young its history is."""
 COLOURS = 6
 """The number of lines that the style sheet distinguishes."""
 LEAST = 1e-9
 """The value below which values are drawn as 0."""
+BANDS: Final = 24
+"""The number of upright bands of a chart. Each shows its time and values while the mouse is over it."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 10, 22
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The span of time that the charts of a page show.
+
+    `name` is one of SPANS. `address` returns the URL of the page with another span.
+    """
+
+    name: str
+    address: Callable[[str], str]
+
+    @property
+    def seconds(self) -> float:
+        """The length of the span in seconds."""
+        return SPANS[self.name]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all spans."""
+        return tuple(SPANS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +64,32 @@ class Series:
         return self.points[-1][1] if self.points else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The axes of a chart: `span_s` seconds that end at `now_s`, values up to `top`, and the size of the drawing."""
+
+    now_s: float
+    span_s: float
+    top: float
+    width: int
+    height: int
+
+    @property
+    def inner_width(self) -> int:
+        """The width without the margins."""
+        return self.width - _LEFT - _RIGHT
+
+    @property
+    def inner_height(self) -> int:
+        """The height without the margins."""
+        return self.height - _TOP - _BOTTOM
+
+    def place(self, at_s: float, value: float) -> tuple[float, float]:
+        """Return the coordinates of a point."""
+        x = _LEFT + self.inner_width * (1 - (self.now_s - at_s) / self.span_s)
+        return x, _TOP + self.inner_height * (1 - max(0.0, value) / self.top)
+
+
 def line_chart(
     title: str,
     series: Sequence[Series],
@@ -49,37 +100,35 @@ def line_chart(
     height: int = 180,
     say: Callable[[float], str] = plain,
 ) -> Markup:
-    """Return an SVG chart with one line for each series, over the `span_s` seconds before `now_s`.
+    """Return an SVG chart with one line for each series, over at most the `span_s` seconds before `now_s`.
 
-    The lowest value of the axis is 0; `say` formats a value as text.
+    The time axis begins with the first value, if the history is shorter than the span. The lowest value of the other
+    axis is 0; `say` formats a value as text.
     """
     known = [
         (at_s, value)
         for line in series
         for at_s, value in line.points
-        if value is not None and math.isfinite(value) and at_s >= now_s - span_s
+        if value is not None and math.isfinite(value) and now_s - span_s <= at_s <= now_s
     ]
     top = ceiling(max((value for _, value in known), default=0.0))
-    inner = (width - _LEFT - _RIGHT, height - _TOP - _BOTTOM)
-
-    def place(at_s: float, value: float) -> tuple[float, float]:
-        x = _LEFT + inner[0] * (1 - (now_s - at_s) / span_s)
-        return x, _TOP + inner[1] * (1 - max(0.0, value) / top)
-
+    if known:
+        span_s = min(span_s, max(LEAST_S, now_s - min(at_s for at_s, _ in known)))
+    frame = _Frame(now_s, span_s, top, width, height)
     description = "; ".join(
         f"{line.name} {say(line.last) if line.last is not None else 'not known'}" for line in series
     )
     lines = [
-        f'<polyline class="line c{number % COLOURS}" points="{_points(run, place)}"/>'
+        f'<polyline class="line c{number % COLOURS}" points="{_points(run, frame.place)}"/>'
         for number, line in enumerate(series)
         for run in _runs(line, now_s - span_s, now_s)
     ]
     return Markup(
         f'<svg class="chart" viewBox="0 0 {width} {height}" role="img">'
         f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
-        + "".join(_grid(top, span_s, width, height, say))
+        + "".join(_grid(frame, say))
         + "".join(lines)
-        + ("" if known else _nothing(width, height))
+        + ("".join(_bands(series, frame, say)) if known else _nothing(width, height))
         + "</svg>"
     )
 
@@ -128,16 +177,53 @@ def _points(run: Sequence[tuple[float, float]], place: Callable[[float, float], 
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
-def _grid(top: float, span_s: float, width: int, height: int, say: Callable[[float], str]) -> Iterator[str]:
+def _grid(frame: _Frame, say: Callable[[float], str]) -> Iterator[str]:
+    right = frame.width - _RIGHT
     for part in (0, 0.5, 1):
-        y = _TOP + (height - _TOP - _BOTTOM) * (1 - part)
-        if part == 0.5 and say(top * part) in (say(0.0), say(top)):
+        y = _TOP + frame.inner_height * (1 - part)
+        if part == 0.5 and say(frame.top * part) in (say(0.0), say(frame.top)):
             continue  # There may be no whole number between two adjacent ones.
-        yield f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="tick right" x="{_LEFT - 6}" y="{y + 4:.1f}">{escape(say(top * part))}</text>'
-    base = height - 6
-    yield f'<text class="tick" x="{_LEFT}" y="{base}">{escape(duration(span_s))} ago</text>'
-    yield f'<text class="tick right" x="{width - _RIGHT}" y="{base}">now</text>'
+        yield f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text class="tick right" x="{_LEFT - 6}" y="{y + 4:.1f}">{escape(say(frame.top * part))}</text>'
+    base, middle = frame.height - 6, (_LEFT + right) / 2
+    middle_s = frame.now_s - frame.span_s / 2
+    yield f'<text class="tick" x="{_LEFT}" y="{base}">{escape(duration(frame.span_s))} ago</text>'
+    yield f'<text class="tick middle" x="{middle:.0f}" y="{base}">{_clock(middle_s, frame)}</text>'
+    yield f'<text class="tick right" x="{right}" y="{base}">{_clock(frame.now_s, frame)} UTC</text>'
+
+
+def _bands(series: Sequence[Series], frame: _Frame, say: Callable[[float], str]) -> Iterator[str]:
+    """Yield invisible bands over the chart. The browser shows a band's time and values when the mouse rests on it."""
+    found: list[dict[int, str]] = [{} for _ in range(BANDS)]
+    times: dict[int, float] = {}
+    for number, line in enumerate(series):
+        for at_s, value in line.points:
+            part = 1 - (frame.now_s - at_s) / frame.span_s
+            if value is not None and math.isfinite(value) and 0 <= part <= 1:
+                band = min(BANDS - 1, int(part * BANDS))
+                found[band][number] = f"{line.name} {say(value)}"
+                times[band] = at_s
+    width = frame.inner_width / BANDS
+    for band, texts in enumerate(found):
+        if texts:
+            text = f"{_clock(times[band], frame)} UTC: {'; '.join(texts[number] for number in sorted(texts))}"
+            x = _LEFT + band * width
+            yield (
+                f'<path class="band" d="M{x:.1f} {_TOP}h{width:.1f}v{frame.inner_height}h-{width:.1f}z">'
+                f"<title>{escape(text)}</title></path>"
+            )
+
+
+def _clock(at_s: float, frame: _Frame) -> str:
+    """Format a time in UTC, with seconds in a chart of minutes, and with the day in a chart of a day."""
+    form = (
+        "%H:%M:%S"
+        if frame.span_s <= SPANS[SPAN]
+        else "%H:%M"
+        if frame.span_s < SPANS["24h"] / 2
+        else "%d %b %H:%M"
+    )
+    return moment(at_s, form)
 
 
 def _nothing(width: int, height: int) -> str:

@@ -75,10 +75,13 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def moment(seconds: float | None) -> str:
-    """Format a time since 1970 in UTC: `2026-01-31 12:00:05`; a dash if it is unknown or beyond the calendar."""
+def moment(seconds: float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Format a time since 1970 in UTC: `2026-01-31 12:00:05`; a dash if it is unknown or beyond the calendar.
+
+    `form` is a format of `datetime.strftime`.
+    """
     try:
-        return UNKNOWN if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+        return UNKNOWN if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
         return UNKNOWN
 

@@ -1,7 +1,8 @@
 """Periodic samples of the cluster, taken once for all pages, with a bounded history.
 
 While a browser shows a page, a sample is taken every WATCHED_S seconds. Otherwise the sampler only continues the
-history, every IDLE_S seconds or less often, so that it takes at most IDLE_CPU of a core, and without end offsets.
+history, every IDLE_S seconds or less often, so that it takes at most IDLE_CPU of a core. It then reads counters every
+IDLE_COUNTERS_S seconds.
 """
 
 from __future__ import annotations
@@ -14,18 +15,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ...protocol.errors import KafkaError
-from ..bounds import HAPPENINGS_MAX, SAMPLES_MAX
-from ..charts import Series
+from ..bounds import COMMITS_MAX, HAPPENINGS_MAX
+from ..charts import SPAN, SPANS, Series
 from .counters import CounterReading, Rates, TopicTraffic, rates_between
 from .happenings import Happening, happenings_between
+from .history import History, highest, mean
 from .node_readings import CommitReading, NodeReading, all_commits, commits_between
 from .reading import CounterSource
 from .snapshots import ClusterSnapshot
+from .topic_histories import TopicHistories
 
 logger = logging.getLogger(__name__)
 
 WATCHED_S: Final = 2.0
 IDLE_S: Final = 15.0
+IDLE_COUNTERS_S: Final = 60.0
 IDLE_CPU: Final = 0.005
 LOOKS_FOR_S: Final = 30.0
 """Seconds after the last request for which a browser counts as looking."""
@@ -52,12 +56,14 @@ class Sampler:
         self._latest: ClusterSnapshot | None = None
         self._asking: asyncio.Task[ClusterSnapshot] | None = None
         self._reading: CounterReading | None = None
+        self._read_s = 0.0
         self._nodes: Mapping[str, NodeReading] = {}
-        self._commits: deque[tuple[float, CommitReading]] = deque(maxlen=SAMPLES_MAX)
+        self._commits: deque[tuple[float, CommitReading]] = deque(maxlen=COMMITS_MAX)
         self._looked_s = 0.0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._series: dict[str, deque[tuple[float, float | None]]] = {}
+        self._series: dict[str, History] = {}
+        self._topics = TopicHistories()
         self.rates = Rates()
         """The rates between the two newest readings."""
         self.happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
@@ -83,12 +89,21 @@ class Sampler:
             return self._latest
         return await self._renewed()
 
-    def series(self, name: str) -> Series:
-        """Return the recorded series of a chart.
+    def series(self, name: str, span_s: float = SPANS[SPAN]) -> Series:
+        """Return the recorded series of a chart, of the last `span_s` seconds.
 
         `name` is one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS, COMMIT_MS.
         """
-        return Series(name, tuple(self._series.get(name, ())))
+        history = self._series.get(name)
+        return Series(name, [] if history is None else history.points(span_s, self._now()))
+
+    def topic_series(self, topic: str, traffic: TopicTraffic, span_s: float = SPANS[SPAN]) -> Series:
+        """Return the recorded traffic of a topic, of the last `span_s` seconds.
+
+        The call begins the history of a topic that has none.
+        """
+        self._topics.show(topic)
+        return Series(traffic, self._topics.points(topic, traffic, span_s, self._now()))
 
     async def nodes(self) -> Mapping[str, NodeReading]:
         """Return the certificates and commit times that the metrics endpoints report now, by host and port."""
@@ -97,34 +112,37 @@ class Sampler:
     def commits(self, span_s: float) -> CommitReading | None:
         """Return the histogram of the quorum's commits that were sampled within the last `span_s` seconds.
 
-        Commits are sampled only while a browser shows a page. None if no endpoint reports commits.
+        None if no endpoint reports commits.
         """
         found = [commit for at_s, commit in self._commits if at_s >= self._now() - span_s]
         return all_commits(found) if found else None
 
     async def sample(self) -> None:
         """Take one sample of the cluster and add it to the history. A cluster that does not answer leaves a gap."""
-        is_watched = self._now() - self._looked_s < LOOKS_FOR_S
         try:
             snapshot = await self._renewed()
             self._note(UNDER_REPLICATED, len(snapshot.under_replicated))
             self._note(LEADERLESS, len(snapshot.leaderless))
-            counters = await self._source.read(snapshot) if is_watched else {}
-            nodes = await self._source.nodes() if is_watched else {}
+            if not self._is_watched() and self._now() - self._read_s < IDLE_COUNTERS_S:
+                return
+            counters, nodes = await self._source.read(snapshot), await self._source.nodes()
         except (KafkaError, OSError, TimeoutError) as error:
             logger.debug("no sample: %s", error)
-            self._reading, self._nodes = None, {}
-            for name in (UNDER_REPLICATED, LEADERLESS, COMMIT_MS, *TopicTraffic):
-                self._note(name, None)
+            self._pause()
             return
+        self._read_s = self._now()
         self._keep_commits(nodes)
         self._keep(CounterReading(self._now(), counters) if counters else None)
+
+    def _is_watched(self) -> bool:
+        return self._now() - self._looked_s < LOOKS_FOR_S
 
     def _keep(self, reading: CounterReading | None) -> None:
         before, self._reading = self._reading, reading
         self.rates = Rates() if before is None or reading is None else rates_between(before, reading)
         for what in TopicTraffic:
             self._note(what, self.rates.totals.get(what))
+        self._topics.note(self._now(), self.rates)
 
     def _keep_commits(self, nodes: Mapping[str, NodeReading]) -> None:
         before, self._nodes = self._nodes, nodes
@@ -134,7 +152,16 @@ class Sampler:
         self._note(COMMIT_MS, None if commits is None else commits.mean_ms)
 
     def _note(self, name: str, value: float | None) -> None:
-        self._series.setdefault(name, deque(maxlen=SAMPLES_MAX)).append((self._now(), value))
+        if name not in self._series:
+            self._series[name] = History(highest if name in (UNDER_REPLICATED, LEADERLESS) else mean)
+        self._series[name].note(self._now(), value)
+
+    def _pause(self) -> None:
+        """Record that there is no sample, so that lines of charts have a gap here, and no rate spans it."""
+        self._reading, self._nodes, self.rates = None, {}, Rates()
+        for name in (UNDER_REPLICATED, LEADERLESS, COMMIT_MS, *TopicTraffic):
+            self._note(name, None)
+        self._topics.note(self._now(), Rates())
 
     async def _renewed(self) -> ClusterSnapshot:
         if self._asking is None or self._asking.done():
@@ -159,11 +186,12 @@ class Sampler:
             except Exception:
                 logger.exception("a sample failed; the next one is tried all the same")
             used_s = time.process_time() - began_s
-            is_watched = self._now() - self._looked_s < LOOKS_FOR_S
             self._wake.clear()
-            if is_watched:
+            if self._is_watched():
                 await asyncio.sleep(WATCHED_S)
                 continue
+            if idle_s is None:
+                self._pause()
             try:
                 async with asyncio.timeout(None if idle_s is None else pause_s(idle_s, used_s)):
                     await self._wake.wait()

@@ -15,7 +15,7 @@ from ...client.connections.metadata import NO_LEADER, PartitionInfo
 from ...client.records import TopicPartition
 from ..area import Area, Rendered, View, Visit
 from ..bounds import ROWS_MAX
-from ..charts import CHART_S, Series, legend, line_chart
+from ..charts import SPAN, SPANS, Series, legend, line_chart
 from ..formats import UNKNOWN, count, milliseconds, numbers, rate, size
 from ..live.counters import Rates, TopicTraffic
 from ..live.happenings import Happening
@@ -237,7 +237,7 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
         lines = [series(name) for name in names]
         if not any(value is not None for line in lines for _, value in line.points):
             continue
-        svg = line_chart(title, lines, now_s=now_s, span_s=CHART_S, say=say)
+        svg = line_chart(title, lines, now_s=now_s, span_s=SPANS[SPAN], say=say)
         drawn.append(Chart(title, svg, legend(lines, say)))
     return drawn
 
@@ -264,7 +264,9 @@ async def show(visit: Visit) -> Rendered:
     sampler: Sampler = visit.sampler
     snapshot = await sampler.snapshot()
     charts = charts_of(sampler.series, snapshot.at_s)
-    model = overview(snapshot, sampler.rates, charts, reversed(sampler.happenings), sampler.commits(CHART_S))
+    model = overview(
+        snapshot, sampler.rates, charts, reversed(sampler.happenings), sampler.commits(SPANS[SPAN])
+    )
     return Rendered("Overview", "overview.html", model)
 
 

@@ -58,6 +58,22 @@ def test_names_cannot_end_the_markup() -> None:
     assert "style=" not in drawn
 
 
+def test_a_chart_begins_where_its_history_begins() -> None:
+    svg = line_chart("records", [Series("in", [(940.0, 1.0), (1000.0, 2.0)])], now_s=1000, span_s=3600)
+    assert lines(svg)[0][0][0] == 64  # the left edge
+    assert "60 s ago" in svg
+    young = line_chart("records", [Series("in", [(999.0, 1.0), (1000.0, 2.0)])], now_s=1000, span_s=3600)
+    assert "30 s ago" in young
+    assert lines(young)[0][0][0] > 600
+
+
+def test_the_mouse_finds_times_and_values_without_a_script() -> None:
+    lines_drawn = [Series("in", [(0.0, 5.0), (600.0, 7.0)]), Series("out", [(600.0, 3.0)])]
+    drawing = ElementTree.fromstring(line_chart("records", lines_drawn, now_s=600, span_s=600))
+    told = [title.text for title in drawing.iterfind(".//path/title")]
+    assert told == ["00:00:00 UTC: in 5", "00:10:00 UTC: in 7; out 3"]
+
+
 @pytest.mark.parametrize(
     ("value", "top"),
     [(0, 1), (-1, 1), (math.inf, 1), (0.03, 0.05), (1, 1), (3, 5), (5.1, 10), (12_345, 20_000)],

@@ -16,7 +16,7 @@ import pytest
 from ottla.client.admin import Admin
 from ottla.client.connections.metadata import TopicInfo
 from ottla.client.failures import NoBrokerReachable
-from ottla.console.bounds import SAMPLES_MAX, STREAMS_MAX
+from ottla.console.bounds import POINTS_MAX, STREAMS_MAX
 from ottla.console.live.counters import Key, TopicTraffic
 from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
 from ottla.console.live.node_readings import CommitReading, NodeReading, commits_between, node_reading
@@ -82,25 +82,42 @@ async def test_one_who_leaves_does_not_take_the_answer_from_others() -> None:
 async def test_samples_make_rates_and_a_bounded_history() -> None:
     cluster = Cluster()
     sampler = cluster.sampler()
-    for _ in range(SAMPLES_MAX + 10):
+    for _ in range(POINTS_MAX + 10):
         await sampler.snapshot()
         await sampler.sample()
         cluster.now_s += 2
         cluster.counter += 20
     series = sampler.series(TopicTraffic.RECORDS_IN)
-    assert len(series.points) == SAMPLES_MAX
+    assert len(series.points) == POINTS_MAX
     assert series.last == 10
     assert sampler.rates.totals == {TopicTraffic.RECORDS_IN: 10}
 
 
-async def test_counters_are_read_only_while_somebody_looks() -> None:
+async def test_counters_are_read_once_a_minute_while_nobody_looks() -> None:
     cluster = Cluster()
     sampler = cluster.sampler()
-    for _ in range(3):
+    for _ in range(9):
         await sampler.sample()
         cluster.now_s += 15
-    assert sampler.series(TopicTraffic.RECORDS_IN).last is None
-    assert sampler.series(LEADERLESS).last == 0
+        cluster.counter += 30
+    assert [value for _, value in sampler.series(TopicTraffic.RECORDS_IN).points] == [2, 2]
+    assert len(sampler.series(LEADERLESS).points) == 9
+    assert [value for _, value in sampler.topic_series("t", TopicTraffic.RECORDS_IN).points] == [2, 2]
+
+
+async def test_a_sampler_that_rests_leaves_a_gap() -> None:
+    cluster = Cluster()
+    sampler = cluster.sampler()
+    sampler.start(samples_unwatched=False)
+    async with asyncio.timeout(PATIENCE_S):
+        await sampler.snapshot()
+        while not sampler.series(LEADERLESS).points:
+            await asyncio.sleep(0.01)
+        cluster.now_s += 100  # The browser has left.
+        while (points := sampler.series(LEADERLESS).points)[-1][1] is not None:
+            await asyncio.sleep(0.01)
+    await sampler.stop()
+    assert [value for _, value in points][:1] == [0]
 
 
 def test_large_clusters_are_asked_less_often_while_nobody_looks() -> None:
@@ -119,7 +136,7 @@ async def test_what_the_quorum_commits_is_counted_while_somebody_looks() -> None
         cluster.now_s += 2
         await sampler.snapshot()
         await sampler.sample()
-    assert [value for _, value in sampler.series(COMMIT_MS).points] == [None, 3, 9]
+    assert [value for _, value in sampler.series(COMMIT_MS).points] == [3, 9]
     commits = sampler.commits(600)
     assert commits is not None
     assert (commits.count, commits.mean_ms, commits.bound_of(0.99)) == (3, 5, 5)

@@ -14,8 +14,8 @@ from markupsafe import Markup
 from ....client.admin import GroupMember
 from ....client.admin.group_lag import GroupReport, PartitionLag, report
 from ...area import Paged, Rendered, Visit
-from ...bounds import SAMPLES_MAX
-from ...charts import CHART_S, Series, legend, line_chart
+from ...bounds import POINTS_MAX
+from ...charts import SPAN, SPANS, Series, legend, line_chart
 from ...formats import numbers
 from ...live.sampler import Sampler
 from .listing import lag_text
@@ -88,7 +88,7 @@ class LagHistory:
         if len(self._groups) > REMEMBERED_MAX:
             self._groups.popitem(last=False)
         for topic, (_, lag) in group.lag_by_topic().items():
-            topics.setdefault(topic, deque(maxlen=SAMPLES_MAX)).append((now_s, lag))
+            topics.setdefault(topic, deque(maxlen=POINTS_MAX)).append((now_s, lag))
 
     def series(self, name: str) -> list[Series]:
         """Return the chart lines of a group's topics, up to TOPICS_DRAWN_MAX topics with the most lag.
@@ -152,7 +152,7 @@ async def show(visit: Visit) -> Rendered:
         [member_row(member) for member in described.group.members],
         paged,
         [lag_row(row) for row in paged.rows],
-        line_chart("lag in records, by topic", lines, now_s=time.time(), span_s=CHART_S),
+        line_chart("lag in records, by topic", lines, now_s=time.time(), span_s=SPANS[SPAN]),
         legend(lines),
     )
     return Rendered(name, "group.html", model)
