@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -22,6 +23,8 @@ from ...protocol.messages.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
 )
 from ..connections.coordinator import OF_GROUP, Coordinator
 from ..connections.metadata import BrokerAddress
@@ -32,8 +35,12 @@ from .admin_base import AdminBase
 from .session import check, error_of
 from .values import GroupDescription, GroupListing, GroupMember
 
-_NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH = 8, 7
-"""The newest versions that name topics, and that ask for one group; later versions use topic ids and many groups."""
+_NAMED_TOPICS_COMMIT, _NAMED_TOPICS_FETCH = 8, 9
+"""The newest versions that name topics; later versions use topic ids."""
+_ONE_GROUP_FETCH = 7
+"""The newest version that asks for one group; later versions ask for many groups."""
+_GROUPS_PER_FETCH = 50
+"""The most groups in a request. A long answer would keep the event loop from other work while it is decoded."""
 _NO_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -93,6 +100,47 @@ class GroupAdmin(AdminBase):
             return found
 
         return await self.session.with_retries(once)
+
+    async def committed_offsets_of_groups(
+        self, groups: Iterable[GroupListing]
+    ) -> dict[str, dict[TopicPartition, int] | KafkaError]:
+        """Return all committed offsets of each group, or the error of its coordinator, by the group's id.
+
+        Each coordinator is asked for many groups at once, if it knows KIP-709. Errors are not retried: after
+        NOT_COORDINATOR, list the groups again.
+
+            offsets = await admin.committed_offsets_of_groups(await admin.list_groups())
+        """
+        by_broker: dict[int, list[str]] = {}
+        for group in groups:
+            by_broker.setdefault(group.coordinator, []).append(group.group_id)
+        answers = await asyncio.gather(*(self._offsets_of(*asked) for asked in by_broker.items()))
+        return {name: offsets for answer in answers for name, offsets in answer.items()}
+
+    async def _offsets_of(
+        self, broker_id: int, names: list[str]
+    ) -> dict[str, dict[TopicPartition, int] | KafkaError]:
+        """Return the committed offsets, or the errors, of groups with one coordinator."""
+        found: dict[str, dict[TopicPartition, int] | KafkaError] = {}
+        try:
+            connection = await self.session.cluster.connection(broker_id)
+            version = connection.version_for(OffsetFetchRequest, _NAMED_TOPICS_FETCH)
+            if version <= _ONE_GROUP_FETCH:
+                return {name: await self._offsets_or_error(name) for name in names}
+            for first in range(0, len(names), _GROUPS_PER_FETCH):
+                some = names[first : first + _GROUPS_PER_FETCH]
+                asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in some]
+                response = await connection.request(OffsetFetchRequest(groups=asked), version=version)
+                found |= {group.group_id: _committed_or_error(group) for group in response.groups}
+        except KafkaError as error:
+            return {name: found.get(name, error) for name in names}
+        return found
+
+    async def _offsets_or_error(self, name: str) -> dict[TopicPartition, int] | KafkaError:
+        try:
+            return await self.committed_offsets(name)
+        except KafkaError as error:
+            return error
 
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
@@ -216,6 +264,22 @@ def _settled(code: int, what: str) -> KafkaError | None:
     if error is not None and error.code.retriable and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise error
     return error
+
+
+def _committed_or_error(group: OffsetFetchResponseGroup) -> dict[TopicPartition, int] | KafkaError:
+    """Return the committed offsets of a group in its coordinator's answer, or the first error in it."""
+    what = f"offsets of group {group.group_id!r}"
+    found: dict[TopicPartition, int] = {}
+    try:
+        check(group.error_code, what, None, operation="DESCRIBE", name=group.group_id)
+        for topic in group.topics:
+            for partition in topic.partitions:
+                check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}", None)
+                if partition.committed_offset >= 0:
+                    found[TopicPartition(topic.name, partition.partition_index)] = partition.committed_offset
+    except KafkaError as error:
+        return error
+    return found
 
 
 def _partitions_of(assignment: Assignment) -> tuple[TopicPartition, ...]:

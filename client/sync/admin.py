@@ -70,6 +70,7 @@ class Admin(Facade):
     describe_groups = blocking(admin.Admin.describe_groups)
     delete_groups = blocking(admin.Admin.delete_groups)
     committed_offsets = blocking(admin.Admin.committed_offsets)
+    committed_offsets_of_groups = blocking(admin.Admin.committed_offsets_of_groups)
     alter_offsets = blocking(admin.Admin.alter_offsets)
     delete_offsets = blocking(admin.Admin.delete_offsets)
 
