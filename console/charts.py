@@ -65,6 +65,24 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Chart:
+    """An SVG chart of live values, with its title and legend."""
+
+    title: str
+    svg: Markup
+    legend: Markup
+
+
+def draw(
+    title: str, series: Sequence[Series], *, now_s: float, span_s: float, say: Callable[[float], str] = plain
+) -> Chart | None:
+    """Return a chart of series with its legend; None if no series has a value."""
+    if not any(value is not None for line in series for _, value in line.points):
+        return None
+    return Chart(title, line_chart(title, series, now_s=now_s, span_s=span_s, say=say), legend(series, say))
+
+
+@dataclass(frozen=True, slots=True)
 class _Frame:
     """The axes of a chart: `span_s` seconds that end at `now_s`, values up to `top`, and the size of the drawing."""
 

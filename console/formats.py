@@ -58,6 +58,11 @@ def rate(number: float | None) -> str:
     return f"{number:,.1f}/s" if 0 < number < 10 else f"{number:,.0f}/s"
 
 
+def byte_rate(value: float | None) -> str:
+    """Format bytes per second: `1.5 MiB/s`; a dash for an unknown rate."""
+    return UNKNOWN if value is None else f"{size(value)}/s"
+
+
 def milliseconds(number: float | None) -> str:
     """Format milliseconds: `0.8 ms`, `12 ms`; a dash for an unknown number."""
     if number is None:

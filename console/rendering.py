@@ -39,6 +39,7 @@ class Templates:
             formats.size,
             formats.count,
             formats.rate,
+            formats.byte_rate,
             formats.duration,
             formats.moment,
             formats.numbers,

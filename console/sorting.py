@@ -14,15 +14,16 @@ DESCENDING: Final = "-"
 
 @dataclass(frozen=True)  # With slots, `Column[Row](...)` would fail.
 class Column(Generic[T]):
-    """A column of a table, by which its rows can be sorted.
+    """A column of a table.
 
     `name` stands in addresses, `title` in the table's head. `key` returns a row's value to compare, or None if it is
-    unknown. `is_number` aligns the column to the right. `descending_first` is the order of the first click.
+    unknown; without a key the rows cannot be sorted by the column. `is_number` aligns the column to the right.
+    `descending_first` is the order of the first click.
     """
 
     name: str
     title: str
-    key: Callable[[T], Any]
+    key: Callable[[T], Any] | None = None
     is_number: bool = False
     descending_first: bool = False
 
@@ -76,20 +77,21 @@ def in_order(
 ) -> Sorted[T]:
     """Sort rows by `order`, such as `size` or `-size`.
 
-    Rows with an unknown value come last in both directions. Rows with equal values are in order of the first column.
-    Raises ValueError with the allowed names for an unknown column.
+    Rows with an unknown value come last in both directions. Rows with equal values are in order of the first column,
+    or as given, if the first column has no key. Raises ValueError with the allowed names for another column.
     """
     name = order.removeprefix(DESCENDING)
-    column = next((column for column in columns if column.name == name), None)
-    if column is None:
-        allowed = ", ".join(column.name for column in columns)
+    keys = {column.name: column.key for column in columns if column.key is not None}
+    key = keys.get(name)
+    if key is None:
+        allowed = ", ".join(keys)
         raise ValueError(
             f"{parameter!r} is one of {allowed}, with {DESCENDING} before it for descending order, not {order[:40]!r}"
         )
     is_descending = order.startswith(DESCENDING)
-    first = columns[0].key
-    keyed = [(column.key(row), row) for row in rows]
-    if column is not columns[0]:
+    column = next(column for column in columns if column.name == name)
+    keyed = [(key(row), row) for row in rows]
+    if (first := columns[0].key) is not None and column is not columns[0]:
         keyed.sort(key=lambda pair: first(pair[1]))
     known = [pair for pair in keyed if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=is_descending)

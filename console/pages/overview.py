@@ -9,14 +9,12 @@ from itertools import chain, islice
 from math import inf
 from typing import Final
 
-from markupsafe import Markup
-
 from ...client.connections.metadata import NO_LEADER, PartitionInfo
 from ...client.records import TopicPartition
 from ..area import Area, Rendered, View, Visit
 from ..bounds import ROWS_MAX
-from ..charts import SPAN, SPANS, Series, legend, line_chart
-from ..formats import UNKNOWN, count, milliseconds, numbers, rate, size
+from ..charts import SPAN, SPANS, Chart, Series, draw
+from ..formats import UNKNOWN, byte_rate, count, milliseconds, numbers, rate
 from ..live.counters import Rates, TopicTraffic
 from ..live.happenings import Happening
 from ..live.node_readings import CommitReading
@@ -70,15 +68,6 @@ class MovingPartition:
     replicas: str
     adding: str
     removing: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """An SVG chart of live values, with its title and legend."""
-
-    title: str
-    svg: Markup
-    legend: Markup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,24 +216,17 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
 
     `series` returns a recorded series by its name. Series without values have no chart.
     """
-    drawn = []
+    found = []
     for title, names, say in (
         ("records per second", (TopicTraffic.RECORDS_IN,), rate),
         ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate),
         ("milliseconds until the quorum has committed", (COMMIT_MS,), milliseconds),
         ("partitions in need", (UNDER_REPLICATED, LEADERLESS), count),
     ):
-        lines = [series(name) for name in names]
-        if not any(value is not None for line in lines for _, value in line.points):
-            continue
-        svg = line_chart(title, lines, now_s=now_s, span_s=SPANS[SPAN], say=say)
-        drawn.append(Chart(title, svg, legend(lines, say)))
-    return drawn
-
-
-def byte_rate(value: float | None) -> str:
-    """Format bytes per second: `1.5 MiB/s`; a dash for an unknown rate."""
-    return UNKNOWN if value is None else f"{size(value)}/s"
+        chart = draw(title, [series(name) for name in names], now_s=now_s, span_s=SPANS[SPAN], say=say)
+        if chart is not None:
+            found.append(chart)
+    return found
 
 
 def _needy(name: TopicPartition, partition: PartitionInfo) -> NeedyPartition:

@@ -23,7 +23,15 @@ COLUMNS = (
 
 def visit(**query: str) -> Visit:
     nothing = cast(Any, None)
-    return Visit(admin=nothing, sampler=nothing, connection={}, may_change=False, path="/topics", query=query)
+    return Visit(
+        admin=nothing,
+        sampler=nothing,
+        readings=nothing,
+        connection={},
+        may_change=False,
+        path="/topics",
+        query=query,
+    )
 
 
 def rows(order: str) -> str:
@@ -63,6 +71,15 @@ def test_a_heading_leads_to_its_order_and_keeps_the_search_but_not_the_page() ->
         '<th scope="col" class="number" aria-sort="ascending"><a href="/topics?q=ord&amp;sort=-size">' in head
     )
     assert '<input type="hidden" name="sort" value="size">' in head
+
+
+def test_a_column_without_a_key_is_only_shown() -> None:
+    columns = (*COLUMNS, Column[Row]("owner", "owner"))
+    assert '<th scope="col">owner</th>' in headings(visit().sorted(ROWS, columns, "name"))
+    with pytest.raises(BadQuestion, match="one of name, size, with"):
+        visit(sort="owner").sorted(ROWS, columns, "name")
+    unnamed = (Column[Row]("owner", "owner"), COLUMNS[1])
+    assert visit().sorted(ROWS, unnamed, "size").rows == [ROWS[0], ROWS[4], ROWS[2], ROWS[1], ROWS[3]]
 
 
 def test_the_first_click_on_numbers_shows_the_largest_first() -> None:
