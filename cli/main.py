@@ -5,23 +5,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from ..protocol.nearest import nearest
+from .arguments.guesses import lines_meant
+from .arguments.leading_options import LeadingOptions, split
+from .arguments.options import CommandParser
 from .failures import CommandFailed, UsageError
 from .terminal.text import note, say, say_lines
 
 OVERVIEW = """\
-usage: ottla COMMAND [options]
+usage: ottla [connection options] COMMAND [options]
 
 a local cluster
   up         start quorum nodes and brokers on this machine and stay in the foreground
   quorum     run one quorum node:  ottla quorum -c quorum.yaml
   broker     run one broker:       ottla broker -c broker.yaml
 
-daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
+daily work (-b HOST:PORT before or after the command, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   topic      create, list, describe, alter, trim and delete topics
   produce    send lines to a topic
   consume    print the records of a topic
@@ -89,7 +91,7 @@ COMMANDS = {
 class Command(Protocol):
     """The interface of a command's module: its argument parser and its execution."""
 
-    def parser(self, name: str) -> argparse.ArgumentParser:
+    def parser(self, name: str) -> CommandParser:
         """Return the parser of the command called `name`."""
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -102,9 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in ("stdout", "stderr"):  # A daemon may be started with closed streams.
         if getattr(sys, stream) is None:
             setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
-    name = words[0] if words else ""
+    name = ""
     try:
-        code = _run(name, words[1:])
+        leading, rest = split(words, COMMANDS)
+        name = rest[0] if rest else ""
+        code = _run(name, rest[1:], leading)
         sys.stdout.flush()
         return code
     except UsageError as error:
@@ -129,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run(name: str, words: Sequence[str]) -> int:
+def _run(name: str, words: Sequence[str], leading: LeadingOptions) -> int:
     if name in ("-h", "--help", "help"):
         say_lines(OVERVIEW)
         return 0
@@ -139,9 +143,17 @@ def _run(name: str, words: Sequence[str]) -> int:
         say(f"ottla {__version__}")
         return 0
     if name not in COMMANDS:
-        raise UsageError(_unknown(name))
-    command = cast(Command, import_module(f".{COMMANDS[name]}", __package__))
-    return command.run(command.parser(name).parse_args(words))
+        raise UsageError(_unknown(name, words))
+    command = _command(name)
+    parser = command.parser(name)
+    leading.give_to(parser)
+    arguments = parser.parse_args(words)
+    leading.check_taken(parser, arguments)
+    return command.run(arguments)
+
+
+def _command(name: str) -> Command:
+    return cast(Command, import_module(f".{COMMANDS[name]}", __package__))
 
 
 def _forget_output() -> None:
@@ -149,12 +161,16 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, words: Sequence[str]) -> str:
     if not name:
         return f"a command is missing; there are {', '.join(COMMANDS)}. 'ottla --help' shows examples"
-    meant = nearest(name, COMMANDS)
-    guess = f"did you mean {meant!r}?" if meant else f"there are {', '.join(COMMANDS)}"
+    meant = [f"'ottla {line}'" for line in lines_meant(name, words, COMMANDS, _actions_of)]
+    guess = f"did you mean {' or '.join(meant)}?" if meant else f"there are {', '.join(COMMANDS)}"
     return f"there is no command {name!r}; {guess}"
+
+
+def _actions_of(name: str) -> Collection[str]:
+    return _command(name).parser(name).actions
 
 
 if __name__ == "__main__":

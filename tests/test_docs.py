@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.arguments.leading_options import split
 from ottla.cli.main import COMMANDS
 from ottla.cli.nodes.settings import parse_yaml
 from ottla.dataplane import assembly, handlers
@@ -246,7 +247,7 @@ def test_every_command_has_an_example() -> None:
 
 def wrong_in(line: str) -> str | None:
     """Return a message that names the first unknown command or options in a line, or None."""
-    words = [word for word in shlex.split(line)[1:] if word not in ("...", "…")]
+    _, words = split([word for word in shlex.split(line)[1:] if word not in ("...", "…")], COMMANDS)
     if not words or words[0] in ("version", "--help", "COMMAND"):
         return None
     if words[0] not in COMMANDS:

@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from ...protocol.nearest import nearest
 from ..failures import UsageError
+from .guesses import action_meant, option_meant
+from .usage_errors import in_our_words, required
 
+ACTION = "ACTION"
 DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 class CommandParser(argparse.ArgumentParser):
     """An argument parser whose help ends with examples, and whose error is one line that suggests the nearest known
-    name."""
+    name. Options are written in full."""
 
     _intermixing = False
 
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **{"allow_abbrev": False} | settings)
+        self._words: Sequence[str] = ()
+
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError with the message and a hint at `--help`."""
-        words = self.prog.removeprefix("ottla ")
-        raise UsageError(f"{words}: {message}; '{self.prog} --help' shows examples")
+        """Raise UsageError with the message and a hint at `--help`.
+
+        An unknown option is named first, since argparse may have taken its value for an argument.
+        """
+        if (unknown := self._unknown_option()) is not None:
+            self.refuse(self._not_understood(unknown))
+        if message == required(ACTION):
+            self.refuse(f"an action is missing; there are {', '.join(self.actions)}")
+        optional = {str(action.metavar) for action in self._actions if action.nargs in ("*", "?")}
+        self.refuse(in_our_words(message, optional))
+
+    def refuse(self, message: str) -> NoReturn:
+        """Raise UsageError with the name of the command, the message, and a hint at `--help`."""
+        command = self.prog.partition(" ")[2]
+        mark = "" if message.endswith("?") else ";"
+        where = f"{command}: " if command else ""
+        raise UsageError(f"{where}{message}{mark} '{self.prog} --help' shows examples")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse a command line whose arguments may stand between and after options.
@@ -32,10 +53,11 @@ class CommandParser(argparse.ArgumentParser):
         with options, since argparse then loses the `--`.
         """
         has_end = args is not None and "--" in args
-        has_actions = any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
-        if self._intermixing or has_end or has_actions:
+        if self._intermixing or has_end or self._actions_of_command() is not None:
+            if not self._intermixing:
+                self._words = args or ()
             return super().parse_known_args(args, namespace)
-        self._intermixing = True
+        self._intermixing, self._words = True, args or ()
         try:
             return self.parse_known_intermixed_args(args, namespace)
         finally:
@@ -45,29 +67,63 @@ class CommandParser(argparse.ArgumentParser):
         """Parse a command line, as argparse does; the error for an unknown option suggests the nearest known option."""
         found, extra = self.parse_known_args(args, namespace)
         if extra:
-            parser = self._chosen(found)
-            known = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-            meant = nearest(extra[0].partition("=")[0], known)
-            hint = f"; did you mean {meant}?" if meant else ""
-            parser.error(f"{extra[0]!r} is not understood{hint}")
+            parser = self.chosen(found)
+            parser.refuse(parser._not_understood(extra[0]))
         return found
 
-    def _chosen(self, found: argparse.Namespace) -> CommandParser:
-        for action in self._actions:
-            chosen = getattr(found, action.dest, None)
-            if isinstance(action, argparse._SubParsersAction) and chosen in action.choices:
-                return cast(CommandParser, action.choices[chosen])
-        return self
+    def chosen(self, found: argparse.Namespace) -> CommandParser:
+        """Return the parser of the action that a parsed command line has chosen, or this parser if it has none."""
+        actions = self._actions_of_command()
+        name = None if actions is None else getattr(found, actions.dest, None)
+        return self if actions is None or name is None else cast(CommandParser, actions.choices[name])
+
+    def and_its_actions(self) -> list[CommandParser]:
+        """Return this parser and the parsers of the command's actions."""
+        actions = self._actions_of_command()
+        return [self, *(() if actions is None else cast("Iterable[CommandParser]", actions.choices.values()))]
+
+    @property
+    def actions(self) -> list[str]:
+        """The names of the command's actions."""
+        actions = self._actions_of_command()
+        return [] if actions is None else list(actions.choices)
+
+    def takes(self, option: str) -> bool:
+        """Return whether the parser, without those of actions, has this option."""
+        return option in self._option_string_actions
+
+    def _actions_of_command(self) -> argparse._SubParsersAction[Any] | None:
+        return next(
+            (action for action in self._actions if isinstance(action, argparse._SubParsersAction)), None
+        )
+
+    def _unknown_option(self) -> str | None:
+        """Return the first long option on the command line that neither the command nor an action has."""
+        for word in self._words:
+            if word == "--":
+                return None
+            name = word.partition("=")[0]
+            if word.startswith("--") and not any(parser.takes(name) for parser in self.and_its_actions()):
+                return word
+        return None
+
+    def _not_understood(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"{word!r} is one argument too many"
+        meant = option_meant(word.partition("=")[0], self._option_string_actions)
+        return f"there is no option {word!r}" + (f"; did you mean {meant}?" if meant else "")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         names = [str(choice) for choice in action.choices]
+        if isinstance(action, argparse._SubParsersAction):
+            meant = action_meant(str(value), names)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(names)}"
+            raise argparse.ArgumentError(None, f"there is no action {value!r}; {hint}")
         meant = nearest(str(value), names)
         hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(names)}"
-        raise argparse.ArgumentError(
-            None if isinstance(action, argparse._SubParsersAction) else action, f"no {value!r}; {hint}"
-        )
+        raise argparse.ArgumentError(action, f"no {value!r}; {hint}")
 
 
 class Actions:
@@ -80,7 +136,7 @@ class Actions:
     def __init__(self, parser: CommandParser, package: str, *, required: bool = True) -> None:
         self._package = package
         self._parsers = parser.add_subparsers(
-            dest="action", required=required, metavar="ACTION", title="actions", parser_class=CommandParser
+            dest="action", required=required, metavar=ACTION, title="actions", parser_class=CommandParser
         )
 
     def add(self, name: str, carried_out_by: str, description: str, examples: str) -> CommandParser:
@@ -161,21 +217,27 @@ def add_connection(options: argparse.ArgumentParser, *, repeats: bool = False) -
     )
 
 
-def add_output(options: argparse.ArgumentParser, *flags: str) -> None:
-    """Add `--output` with the choices `table` and `json`; `flags` are further names of the option."""
+def add_output(options: argparse.ArgumentParser, *flags: str, repeats: bool = False) -> None:
+    """Add `--output` with the choices `table`, `wide` and `json`; `flags` are further names of the option.
+
+    With `repeats`, the option belongs to an action and overrides the same option of the command before it.
+    """
     options.add_argument(
         *flags,
         "--output",
-        choices=("table", "json"),
-        default="table",
-        help="a table for people or JSON for machines",
+        choices=("table", "wide", "json"),
+        default=argparse.SUPPRESS if repeats else "table",
+        help="a table for people, with every column in a narrow terminal if wide, or JSON for machines",
     )
 
 
-def add_common(options: argparse.ArgumentParser) -> None:
-    """Add the options of every action that sends requests to a cluster: the connection options and `-o`."""
+def add_common(options: argparse.ArgumentParser, *, repeats_output: bool = False) -> None:
+    """Add the options of every action that sends requests to a cluster: the connection options and `-o`.
+
+    With `repeats_output` the command itself has `-o`, too.
+    """
     add_connection(options, repeats=True)
-    add_output(options, "-o")
+    add_output(options, "-o", repeats=repeats_output)
 
 
 def add_yes(options: argparse.ArgumentParser) -> None:

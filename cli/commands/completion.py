@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from ..arguments.options import CommandParser, command_parser
+from ..arguments.options import CommandParser, add_connection, command_parser
 from ..terminal.text import say_lines
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def all_commands() -> argparse.ArgumentParser:
 
     package = __package__.rpartition(".")[0] if __package__ else ""
     everything = argparse.ArgumentParser(prog="ottla")
+    add_connection(everything)
     commands = everything.add_subparsers()
     for name, module in COMMANDS.items():
         command = cast("Command", import_module(f".{module}", package)).parser(name)

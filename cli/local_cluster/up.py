@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...protocol.settings.security_protocol import SecurityProtocol
+from ..arguments.options import CommandParser
 from ..failures import CommandFailed, UsageError
 from ..files import FileHeld, lock, sign, write_atomically
 from ..nodes.child_processes import describe_exit
@@ -62,9 +63,9 @@ examples
 """
 
 
-def parser(name: str) -> argparse.ArgumentParser:
+def parser(name: str) -> CommandParser:
     """Return the parser of `ottla up`."""
-    options = argparse.ArgumentParser(
+    options = CommandParser(
         prog=f"ottla {name}",
         description="Start a local cluster and keep it in the foreground.",
         epilog=EPILOG,

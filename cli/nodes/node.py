@@ -18,6 +18,7 @@ from ...network.garbage_collection import (
     long_passes_freeze,
     only_new_garbage_collected,
 )
+from ..arguments.options import CommandParser
 from ..failures import CommandFailed, UsageError
 from . import logs
 from .config_providers import ResolvedSettings, is_of_providers, resolve
@@ -98,9 +99,9 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=max(columns, 20) - 2)
 
 
-def parser(name: str) -> argparse.ArgumentParser:
+def parser(name: str) -> CommandParser:
     """Return the parser of `ottla quorum` or `ottla broker`."""
-    options = argparse.ArgumentParser(
+    options = CommandParser(
         prog=f"ottla {name}",
         description=DESCRIPTIONS[name],
         epilog=EXAMPLES.format(name=name) + (EXAMPLES_OF_HOSTS if name == "broker" else ""),

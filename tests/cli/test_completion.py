@@ -42,7 +42,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("topic a", {"alter", "add-partitions"}),
         ("topic -b host:1 a", {"alter", "add-partitions"}),
         ("topic alter --se", {"--set"}),
-        ("topic list -o ", {"table", "json"}),
+        ("topic list -o ", {"table", "wide", "json"}),
         ("topic list -b ", set()),
         ("group seek --to-", {"--to-group", "--to-file"}),
         ("config get ", {"topic", "broker", "group", "client-metrics", "broker-logger"}),
