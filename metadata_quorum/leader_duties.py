@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from ..protocol.cluster.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
+from ..protocol.cluster.cluster_image import (
+    NO_LEADER,
+    UNKNOWN_TIME_MS,
+    BrokerState,
+    ClusterImage,
+    PartitionState,
+    TopicState,
+)
 from ..protocol.cluster.partition_change import PartitionChange
 from ..protocol.features import FEATURES, OURS
 from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
@@ -92,11 +99,12 @@ class LeaderDuties:
         settings: DutySettings | None = None,
         defaults: Mapping[str, str] | None = None,
         first_users: Sequence[ScramCredentialChange] = (),
+        wall_ms: Callable[[], int] = lambda: UNKNOWN_TIME_MS,
     ) -> None:
         """Set the parameters; all intervals are in seconds.
 
         `defaults` are settings for all brokers unless set dynamically. `first_users` are the passwords that a new
-        cluster starts with.
+        cluster starts with. `wall_ms` returns the time of day, at which brokers are fenced.
         """
         settings = settings or DutySettings()
         self.active = False
@@ -109,6 +117,7 @@ class LeaderDuties:
         self._imbalance_percentage = settings.imbalance_percentage
         self._defaults = defaults or {}
         self._first_users = first_users
+        self._wall_ms = wall_ms
         self._next_imbalance_check = 0.0
         self._ticked_at = 0.0
         self._proposed: set[tuple[str, int]] = set()
@@ -285,6 +294,7 @@ class LeaderDuties:
                 broker_id=broker_id,
                 broker_epoch=broker_epoch,
                 progress=self._progress_of(image, broker_id),
+                now_ms=self._wall_ms(),
             ),
         )
 

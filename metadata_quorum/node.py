@@ -81,9 +81,7 @@ class QuorumNode:
         # Messages of brokers, and their recipients.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()
-        self._heartbeats = heartbeats = Heartbeats(
-            config.node_id, self.duties, _now, lambda: round(time.time() * 1000)
-        )
+        self._heartbeats = heartbeats = Heartbeats(config.node_id, self.duties, _now, _wall_ms)
         self._answers = LeaderAnswers(
             config.node_id,
             config.voters,
@@ -204,6 +202,7 @@ class QuorumNode:
             settings=config.duties,
             defaults=config.cluster_defaults,
             first_users=config.first_users,
+            wall_ms=_wall_ms,
         )
 
     def _make_sessions(self, heartbeats: Heartbeats, replies: CommandReplies) -> BrokerSessions:
@@ -259,3 +258,7 @@ def _raft_config(config: QuorumNodeConfig) -> RaftConfig:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _wall_ms() -> int:
+    return round(time.time() * 1000)

@@ -50,6 +50,9 @@ from .client.admin import (
     FailbackTopic as FailbackTopic,
 )
 from .client.admin import (
+    FencedBroker as FencedBroker,
+)
+from .client.admin import (
     GroupDescription as GroupDescription,
 )
 from .client.admin import (

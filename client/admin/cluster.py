@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...protocol.errors import ErrorCode
-from ...protocol.messages.cluster import DescribeClusterRequest
+from ...protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest
 from ...protocol.messages.quorum_description import (
     DescribeQuorumRequest,
     QuorumPartitionAsked,
@@ -15,7 +15,7 @@ from ...protocol.messages.quorum_description import (
 from ..connections.metadata import BrokerAddress
 from .admin_base import AdminBase
 from .session import TELLS_FENCED, check
-from .values import ClusterDescription, QuorumDescription
+from .values import ClusterDescription, FencedBroker, QuorumDescription
 
 SILENT_MS = 3_000
 """Time in ms without a fetch after which a voter counts as silent. Followers fetch many times a second; Apache Kafka's
@@ -32,12 +32,15 @@ class ClusterAdmin(AdminBase):
         request = DescribeClusterRequest(include_fenced_brokers=tells_fenced)
         response = await connection.request(request)
         check(response.error_code, "cluster", response.error_message)
-        live = [broker for broker in response.brokers if not broker.is_fenced]
         return ClusterDescription(
             response.cluster_id,
             response.controller_id,
-            tuple(BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack) for broker in live),
-            tuple(broker.broker_id for broker in response.brokers if broker.is_fenced),
+            tuple(_address(broker) for broker in response.brokers if not broker.is_fenced),
+            tuple(
+                FencedBroker(_address(broker), None if broker.fenced_since_ms < 0 else broker.fenced_since_ms)
+                for broker in response.brokers
+                if broker.is_fenced
+            ),
             {broker.broker_id: broker.machine for broker in response.brokers if broker.machine is not None},
         )
 
@@ -72,6 +75,10 @@ class ClusterAdmin(AdminBase):
             tuple(voter.replica_id for voter in state.current_voters if voter.abstains),
             silent_voters(state.current_voters),
         )
+
+
+def _address(broker: DescribeClusterBroker) -> BrokerAddress:
+    return BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack)
 
 
 def silent_voters(voters: Sequence[ReplicaState]) -> tuple[int, ...]:

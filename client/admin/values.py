@@ -54,18 +54,34 @@ class ConfigEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class FencedBroker:
+    """A broker that is registered and may not lead, because it is dead, cut off or not ready.
+
+    `since_ms` is the time at which it was fenced, in ms since 1970; None if the cluster does not report it.
+    """
+
+    address: BrokerAddress
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterDescription:
     """The live brokers, and the broker that answers for the controller.
 
-    `fenced` are brokers that are registered and may not lead; empty if brokers do not report them. `hosts` has the
-    machines of the brokers that have a `broker.host`.
+    `fenced_brokers` is empty if brokers do not report fenced brokers. `hosts` has the machines of the brokers that have
+    a `broker.host`.
     """
 
     cluster_id: str
     controller_id: int
     brokers: tuple[BrokerAddress, ...]
-    fenced: tuple[int, ...] = ()
+    fenced_brokers: tuple[FencedBroker, ...] = ()
     hosts: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def fenced(self) -> tuple[int, ...]:
+        """The ids of the fenced brokers."""
+        return tuple(broker.address.id for broker in self.fenced_brokers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class DescribeClusterHandlers:
                     rack=found.rack,
                     is_fenced=broker.fenced and tells_fenced,
                     machine=broker.host,
+                    fenced_since_ms=broker.fenced_since_ms,
                 )
                 for broker in brokers
                 if (found := registered_endpoint(broker, request.listener)) is not None

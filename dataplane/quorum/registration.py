@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 
 from ...protocol.cluster.cluster_image import BrokerState, ClusterImage
 from ...protocol.features import FEATURES
@@ -43,6 +44,7 @@ class Registration:
             log_dirs=list(config.log_dirs),
             features=[BrokerFeature(name=feature.name, most=feature.most) for feature in FEATURES.values()],
             host=config.host,
+            now_ms=round(time.time() * 1000),
         )
         reached = config.reached or MetadataPosition(-1, 0)
         return SubmitCommand(

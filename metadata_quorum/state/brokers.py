@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster.cluster_image import BrokerState
+from ...protocol.cluster.cluster_image import UNKNOWN_TIME_MS, BrokerState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import OURS, PLACEMENT, PLACEMENT_BY_HOSTS, finalized
 from ...protocol.messages.broker_commands import (
@@ -47,6 +47,7 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
             log_dirs=tuple(command.log_dirs),
             features=tuple(command.features),
             host=command.host if finalized(work.image.features)[PLACEMENT] >= PLACEMENT_BY_HOSTS else None,
+            fenced_since_ms=old.fenced_since_ms if old is not None and old.fenced else command.now_ms,
         )
     )
     clean = (
@@ -100,7 +101,7 @@ def fence(work: Workspace, command: FenceBroker) -> PlainResult:
     """Fence a broker. It leaves its ISRs, and its partitions get new leaders."""
     broker = current(work, command.broker_id, command.broker_epoch)
     if not broker.fenced:
-        work.set_broker(replace(broker, fenced=True))
+        work.set_broker(replace(broker, fenced=True, fenced_since_ms=command.now_ms))
         _leave_partitions(work, broker.broker_id, election.without, work.by_partition(command.progress))
     return PlainResult()
 
@@ -109,7 +110,7 @@ def unfence(work: Workspace, command: UnfenceBroker) -> PlainResult:
     """Unfence a broker. It may lead again, and does so at once in partitions without a leader."""
     broker = current(work, command.broker_id, command.broker_epoch)
     if broker.fenced:
-        work.set_broker(replace(broker, fenced=False))
+        work.set_broker(replace(broker, fenced=False, fenced_since_ms=UNKNOWN_TIME_MS))
         for topic_id, index, state in work.partitions():
             if state.leader < 0 and broker.broker_id in state.replicas:
                 work.set_partition(topic_id, index, election.elect(state, work.electorate(topic_id)))

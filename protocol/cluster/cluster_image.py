@@ -53,6 +53,7 @@ from .mirror_table import NO_EPOCH, MirrorTable
 from .transaction_table import Place, TransactionTable
 
 NO_LEADER = -1
+UNKNOWN_TIME_MS = -1
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """The entity of a quota: pairs of a type (user, client-id or ip) and a name, or None for the default, sorted by
@@ -64,7 +65,11 @@ ScramKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A registered broker."""
+    """A registered broker.
+
+    `fenced_since_ms` is the time at which a fenced broker was fenced or first registered, in ms since 1970; -1 if it is
+    unknown, or the broker is not fenced.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -76,6 +81,7 @@ class BrokerState:
     log_dirs: tuple[bytes, ...] = ()
     features: tuple[BrokerFeature, ...] = ()
     host: str | None = None
+    fenced_since_ms: int = UNKNOWN_TIME_MS
 
     def level_of(self, feature: str) -> int:
         """Return the highest level of a feature that the broker's program knows; 0 if it does not know the feature."""
@@ -457,6 +463,7 @@ def broker_record(state: BrokerState) -> BrokerRecord:
         log_dirs=list(state.log_dirs),
         features=list(state.features),
         host=state.host,
+        fenced_since_ms=state.fenced_since_ms,
     )
 
 
@@ -472,6 +479,7 @@ def _broker_state(record: BrokerRecord) -> BrokerState:
         tuple(record.log_dirs),
         tuple(record.features),
         record.host,
+        record.fenced_since_ms,
     )
 
 

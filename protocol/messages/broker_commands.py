@@ -47,6 +47,9 @@ class RegisterBroker(Command[RegisterBrokerResult]):
         default=None,
         about="broker.host; null for a broker that shares its host with no other.",
     )
+    now_ms: int = int64(
+        "0+", tag=2, default=-1, about="Time by the broker's clock, in ms since 1970; -1 unknown."
+    )
 
 
 @data()
@@ -65,6 +68,9 @@ class FenceBroker(Command[PlainResult]):
     broker_epoch: int = int64(about="Epoch of the broker's registration.")
     progress: list[ReplicaLogEnd] = array(
         ReplicaLogEnd, about="Log ends of replicas, to elect the member that is furthest along."
+    )
+    now_ms: int = int64(
+        "0+", tag=0, default=-1, about="Time by the leader's clock, in ms since 1970; -1 unknown."
     )
 
 

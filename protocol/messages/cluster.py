@@ -11,6 +11,7 @@ from ..wire.schema import (
     int8,
     int16,
     int32,
+    int64,
     request,
     response,
     string,
@@ -32,6 +33,12 @@ class DescribeClusterBroker(Message):
         nullable="0+",
         default=None,
         about="Not in Kafka: broker.host; null for a broker that shares its machine with no other.",
+    )
+    fenced_since_ms: int = int64(
+        "0+",
+        tag=10001,
+        default=-1,
+        about="Not in Kafka: time at which a fenced broker was fenced, in ms since 1970; -1 unknown.",
     )
 
 

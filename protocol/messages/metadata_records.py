@@ -98,6 +98,12 @@ class BrokerRecord(Message):
         default=None,
         about="broker.host; null for a broker that shares its host with no other.",
     )
+    fenced_since_ms: int = int64(
+        "0+",
+        tag=2,
+        default=-1,
+        about="Time at which a fenced broker was fenced, in ms since 1970; -1 unknown.",
+    )
 
 
 @data()

@@ -48,7 +48,8 @@ WITHOUT = {
         "OffsetAndMetadata",
         "RecordDelivery",
     ),
-    *("GroupDescription", "GroupListing", "GroupMember", "HangingTransaction", "LogDirDescription"),
+    *("FencedBroker", "GroupDescription", "GroupListing", "GroupMember"),
+    *("HangingTransaction", "LogDirDescription"),
     *(
         "OngoingReassignment",
         "PartitionInfo",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.client.admin import Admin
+from ottla.client.admin import Admin, ClusterDescription
+from ottla.client.connections.metadata import BrokerAddress
 from ottla.protocol.messages.cluster import DescribeClusterRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -38,8 +40,10 @@ def test_a_killed_broker_is_listed_for_a_while_and_leads_and_coordinates_nothing
             return {broker.node_id for broker in metadata().brokers}
 
         coordinators(peer, GROUP)  # The offsets topic comes into being.
+        killed_ms = time.time() * 1000
         victim.kill9()
         wait_until(lambda: victim.id not in cluster.taking_part(), "the fencing of the victim")
+        fenced_ms = time.time() * 1000
         answer = metadata()
         assert {broker.node_id for broker in answer.brokers} == everyone
         assert answer.controller_id in everyone - {victim.id}
@@ -52,6 +56,9 @@ def test_a_killed_broker_is_listed_for_a_while_and_leads_and_coordinates_nothing
             broker_id: broker_id == victim.id for broker_id in everyone
         }
         assert asyncio.run(ask_all_brokers(cluster.bootstrap)) == everyone - {victim.id}
+        (fenced,) = asyncio.run(describe(cluster.bootstrap)).fenced_brokers
+        assert fenced.address == BrokerAddress(victim.id, "127.0.0.1", victim.port)
+        assert killed_ms - 1 <= (fenced.since_ms or 0) <= fenced_ms + 1
 
         wait_until(lambda: listed() == everyone - {victim.id}, "the end of its listing", 15)
         victim.restart()
@@ -64,6 +71,11 @@ def coordinators(peer: Peer, kind: int) -> set[int]:
     names = [f"name-{number}" for number in range(50)]
     found = peer.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=names), 4, 30).coordinators
     return {one.node_id for one in found}
+
+
+async def describe(bootstrap: str) -> ClusterDescription:
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        return await admin.describe_cluster()
 
 
 async def ask_all_brokers(bootstrap: str) -> set[int]:

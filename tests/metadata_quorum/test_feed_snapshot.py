@@ -16,7 +16,7 @@ async def test_a_snapshot_holds_whatever_the_image_holds() -> None:
     image = ClusterImage()
     for record in (
         r.ClusterRecord(cluster_id="c"),
-        r.BrokerRecord(broker_id=1, incarnation=bytes(16)),
+        r.BrokerRecord(broker_id=1, incarnation=bytes(16), fenced=True, fenced_since_ms=1_700_000_000_000),
         r.TopicRecord(topic_id=b"t" * 16, name="orders"),
         r.PartitionRecord(topic_id=b"t" * 16, partition=0, replicas=[1], isr=[1], leader=1),
         r.ConfigRecord(resource_type=2, resource_name="orders", config_name="retention.ms", value="1"),

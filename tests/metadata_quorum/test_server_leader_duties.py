@@ -37,6 +37,7 @@ class World:
             self._propose,
             cluster_id="c",
             imbalance_check_interval_s=300,
+            wall_ms=lambda: 1_700_000_000_000,
         )
 
     def _propose(self, command: LeaderCommand, done: Callable[[], None]) -> None:
@@ -95,6 +96,7 @@ def test_a_silent_broker_is_fenced_once_with_what_is_known_of_its_partitions() -
     (command,) = world.proposed
     assert isinstance(command, FenceBroker)
     assert (command.broker_id, command.broker_epoch) == (1, 1)
+    assert command.now_ms == 1_700_000_000_000
     assert [(entry.partition, entry.log_end_offset) for entry in command.progress] == [(0, 100), (0, 90)]
     world.outcomes[0]()
     world.duties.tick(5.1)
