@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..protocol.records.record import Headers
+
+CREATE_TIME: Final = 0
+"""The timestamp type of a record whose timestamp its producer chose."""
+LOG_APPEND_TIME: Final = 1
+"""The timestamp type of a record whose timestamp is the time at which the broker appended it."""
 
 
 class TopicPartition(NamedTuple):
@@ -23,6 +28,7 @@ class ConsumerRecord(NamedTuple):
     """One record, as a consumer sees it; the timestamp is in ms since 1970.
 
     Key and value are bytes, or the results of the consumer's deserializers; None if the record has none.
+    `timestamp_type` is CREATE_TIME (0) or LOG_APPEND_TIME (1).
     """
 
     topic: str
@@ -33,6 +39,7 @@ class ConsumerRecord(NamedTuple):
     value: Any
     headers: Headers = ()
     leader_epoch: int = -1
+    timestamp_type: int = CREATE_TIME
 
 
 class OffsetAndMetadata(NamedTuple):

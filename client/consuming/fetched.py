@@ -14,7 +14,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records.record import Columns, RecordCursor, decode_records, expanded_body
 from ...protocol.records.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
 from ..failures import UnreadableRecords
-from ..records import ConsumerRecord, TopicPartition
+from ..records import CREATE_TIME, LOG_APPEND_TIME, ConsumerRecord, TopicPartition
 
 _ABORT = 0
 
@@ -33,7 +33,7 @@ def consumer_records(
         header.base_timestamp,
         ConsumerRecord,
         (partition.topic, partition.partition),
-        (header.partition_leader_epoch,),
+        (header.partition_leader_epoch, LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME),
         from_offset=from_offset,
         stamp_ms=header.max_timestamp if header.is_log_append_time else None,
     )

@@ -23,10 +23,8 @@ from ...protocol.records.record_columns import ColumnBuffers
 from ..options import boolean
 
 INCLUDE_HEADERS = "includeHeaders"
-CREATE_TIME, LOG_APPEND_TIME = 0, 1
-"""Values of the column timestampType."""
 TypeRun = tuple[int, int]
-"""A number of consecutive rows, and the type of their timestamps."""
+"""A number of consecutive rows, and the type of their timestamps, as in `client.records`."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _FIELDS = [

@@ -19,6 +19,7 @@ from ...client.consuming.options import ConsumerConnection, FetchingOptions
 from ...client.consuming.slice_reader import SliceReader
 from ...client.failures import UnreadableRecords
 from ...client.options import group_of
+from ...client.records import CREATE_TIME, LOG_APPEND_TIME
 from ...client.security.security import security_of
 from ...client.sync.loop_thread import LoopThread, shared_loop
 from ...protocol.errors import ErrorCode, KafkaError
@@ -28,7 +29,7 @@ from ..options import security_options
 from .cluster_view import CLIENT_ID
 from .cut_filter import Counted, CutFilter, Step
 from .data_loss import DataLoss
-from .rows import CREATE_TIME, LOG_APPEND_TIME, RowBuilder, TypeRun
+from .rows import RowBuilder, TypeRun
 from .settings import READ_COMMITTED, SourceSettings
 from .slices import Range
 

@@ -311,6 +311,7 @@ class Assembly:
             value=value,
             headers=tuple(header for header in record.headers if header[0] != SEGMENT_HEADER),
             leader_epoch=record.leader_epoch,
+            timestamp_type=record.timestamp_type,
         )
 
     # giving up
