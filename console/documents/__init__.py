@@ -1,4 +1,4 @@
-"""JSON documents from any client: parsed without loss (`exact`), and formatted within limits (`layout`).
+"""JSON documents from any client, formatted within limits (`layout`), and the digits of decoded numbers (`digits`).
 
-Pages show the stored digits of a number and never reformat it.
+Pages show the stored digits of a number and never reformat it. `protocol.exact_json` parses the documents.
 """

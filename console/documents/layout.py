@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .exact import Number, parsed
+from ...protocol.exact_json import Number, parsed
 
 DEPTH_MAX: Final = 64
 """The deepest level that is indented. Each level adds two spaces to each line, so size grows with the square of

@@ -20,7 +20,6 @@ from ...client.records import ConsumerRecord, TopicPartition
 from ...protocol.errors import KafkaError
 from ..area import Area, BadQuestion, NotThere, Paged, Rendered, View, Visit
 from ..commands import command, option
-from ..schemas.decoding import Decoded
 from .messages.reading import read
 
 SPANS: Final = {"2h": 7_200_000, "6h": 21_600_000, "1d": DAY_MS, "7d": 7 * DAY_MS, "30d": 30 * DAY_MS}
@@ -102,7 +101,7 @@ class ReportsTaken:
         self.unreadable = 0
         self.first_unreadable = ""
 
-    def __call__(self, record: ConsumerRecord, _: Decoded | None) -> bool:
+    def __call__(self, record: ConsumerRecord, _: object) -> bool:
         try:
             self.tally.add(parse_report(record.value))
         except NoReport as error:

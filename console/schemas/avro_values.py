@@ -17,7 +17,8 @@ from avro.io import BinaryDecoder, DatumReader
 from avro.name import Names
 from avro.schema import Schema, make_avsc_object
 
-from ..documents.exact import Number, decimal_text, shortest_single
+from ...protocol.exact_json import Number
+from ..documents.digits import decimal_text, shortest_single
 from .framing import Undecodable
 
 VALUES_MAX: Final = 30_000

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from ..documents.exact import parsed
+from ...protocol.exact_json import parsed
 from .framing import Framed, Undecodable, framed
 from .registry import AVRO, JSON, PROTOBUF, NoSchema, RegisteredSchema
 

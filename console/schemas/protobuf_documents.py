@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
-from ..documents.exact import shortest_single
+from ..documents.digits import shortest_single
 from .framing import Undecodable
 
 VALUES_MAX: Final = 100_000

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from ottla.client.records import ConsumerRecord
 from ottla.console.area import Area, Rendered, View, Visit
 from ottla.console.bounds import PAYLOAD_BYTES_MAX
-from ottla.console.documents.exact import Number, decimal_text, is_same, parsed, shortest_single
+from ottla.console.documents.digits import decimal_text, shortest_single
 from ottla.console.documents.layout import DEPTH_MAX, document_laid_out, text_laid_out
 from ottla.console.pages.messages.filters import filters_of
 from ottla.console.pages.messages.page import HEADER_CHARACTERS_MAX, HEADERS_MAX, MessagesPage, message_row
 from ottla.console.pages.messages.payloads import payload
 from ottla.console.pages.messages.question import WHERE, question_of
 from ottla.console.schemas.decoding import Decoded
+from ottla.protocol.exact_json import Number, is_same, parsed
 from tests.console.fakes import Browser, FakeAdmin, seen
 
 PLENTY = 10**9
@@ -190,7 +191,7 @@ def test_of_many_headers_the_first_are_shown() -> None:
     ],
 )
 def test_a_filter_compares_numbers_by_value(value: str, path: str, passes: bool) -> None:
-    (test,) = filters_of(key="", value="", json=path, header="")
+    (test,) = filters_of({"json": path})
     assert test(ConsumerRecord("t", 0, 7, 1_000, None, value.encode()), None) == passes
 
 
@@ -203,7 +204,7 @@ def test_a_filter_finds_what_a_schema_decodes() -> None:
         ("$.single = 0.1", True), ("$.single = 0.10000000149011612", False), ("$.count = 7.0", True),
         ("$.yes = 1", False), ("$.yes = true", True),
     ):  # fmt: skip
-        (test,) = filters_of(key="", value="", json=path, header="")
+        (test,) = filters_of({"json": path})
         assert test(record, decoded) == passes, path
     assert payload(b"\0", decoded=decoded).text == (
         '{\n  "price": "12.50",\n  "single": 0.1,\n  "count": 7,\n  "yes": true\n}'

@@ -23,7 +23,7 @@ from ottla.console.live.reading import EndOffsets
 from ottla.console.live.sampler import Sampler
 from ottla.console.live.snapshots import take_snapshot
 from ottla.console.pages.messages import page, sending
-from ottla.console.pages.messages.filters import filters_of, found_at, path_of
+from ottla.console.pages.messages.filters import SEARCHED_BYTES_MAX, filters_of
 from ottla.console.pages.messages.page import MessagesPage, mark_of, message_row
 from ottla.console.pages.messages.payloads import HEX_BYTES_MAX, payload
 from ottla.console.pages.messages.question import begin_at, question_of, time_ms
@@ -100,46 +100,36 @@ def test_a_time_that_no_calendar_has_is_a_dash() -> None:
 # ------------------------------------------------------------ filters
 
 
+def test_a_record_passes_all_filters() -> None:
+    """tests/client/test_record_filters.py has the filters themselves."""
+    texts = {"key": "^k", "value": "o{2}", "json": "$.n >= 1", "header": "trace = ^47"}
+    fits = record(b'{"a": "foo", "n": 1}', b"key", [("trace", b"4711")])
+    tests = filters_of(texts)
+    assert len(tests) == 4
+    assert all(test(fits, None) for test in tests)
+    assert not any(test(record(None), None) for test in tests)
+    assert filters_of(dict.fromkeys(texts, "")) == []
+
+
 @pytest.mark.parametrize(
-    ("filters", "passes"),
+    ("name", "text", "reason"),
     [
-        ({"value": "o{2}"}, True),
-        ({"value": "^x"}, False),
-        ({"key": "k"}, True),
-        ({"header": "trace"}, True),
-        ({"header": "trace = ^47"}, True),
-        ({"header": "trace = 48"}, False),
-        ({"header": "other"}, False),
-        ({"json": "$.items[0].sku = 4711"}, True),
-        ({"json": "$.items[0].sku = 4712"}, False),
-        ({"json": "$.items[1]"}, False),
-        ({"json": "$['a b'] = foo"}, True),
-        ({"json": '$["x"]'}, None),
-        ({"json": "$.n = null"}, True),
-        ({"json": "$.yes = 1"}, False),
-        ({"json": "$.yes = true"}, True),
-        ({"json": "items"}, None),
-        ({"value": "("}, None),
-        ({"value": "(?=x)"}, None),
+        ("value", "(", r"the filter 'value': '\(' is no regular expression as RE2 has them: missing \)"),
+        ("key", "(?=x)", "the filter 'key': .* is no regular expression"),
+        ("json", "items", r"the filter 'json': a JSON path begins with \$"),
+        ("header", "=x", "the filter 'header': a filter of headers is NAME or NAME=PATTERN"),
     ],
 )
-def test_a_record_passes_all_filters(filters: dict[str, str], passes: bool | None) -> None:
-    value = b'{"a b": "foo", "items": [{"sku": 4711}], "n": null, "yes": true}'
-    given = {"key": "", "value": "", "json": "", "header": ""} | filters
-    if passes is None:
-        with pytest.raises(BadQuestion):
-            filters_of(**given)
-        return
-    one = record(value, b"key", [("trace", b"4711"), ("empty", None)])
-    assert all(test(one, None) for test in filters_of(**given)) == passes
-    assert not any(test(record(None), None) for test in filters_of(**given))
+def test_a_filter_that_is_wrong_is_named(name: str, text: str, reason: str) -> None:
+    with pytest.raises(BadQuestion, match=reason):
+        filters_of({name: text})
 
 
-def test_a_path_is_names_and_places() -> None:
-    assert path_of("$.a[0]['b.c'].d-e") == ["a", 0, "b.c", "d-e"]
-    assert found_at({"a": [{"b.c": {"d-e": 5}}]}, path_of("$.a[0]['b.c'].d-e")) == [5]
-    assert found_at([1], path_of("$")) == [[1]]
-    assert found_at("text", path_of("$.a")) == []
+def test_of_a_large_value_the_beginning_is_searched() -> None:
+    large = record(b'"' + b"x" * SEARCHED_BYTES_MAX + b'y"')
+    for texts, passes in (({"value": "x"}, True), ({"value": "y"}, False), ({"json": "$"}, False)):
+        (test,) = filters_of(texts)
+        assert test(large, None) == passes
 
 
 # ------------------------------------------------------------ requests

@@ -88,7 +88,7 @@ def test_what_a_schema_names_is_text_of_strangers() -> None:
 
 def test_a_json_path_looks_into_what_was_decoded() -> None:
     record = ConsumerRecord("t", 0, 7, 1_000, None, frame(7, ORDER_BYTES))
-    (passes,) = filters_of(key="", value="", json="$.id = 7", header="")
+    (passes,) = filters_of({"json": "$.id = 7"})
     assert passes(record, Decoded("", {"id": 7}))
     assert passes(record, Decoded("", {"id": "7"}))
     assert not passes(record, Decoded("", {"id": 8}))

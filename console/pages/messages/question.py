@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ....client.record_filters import RecordTest
 from ....client.records import TopicPartition
 from ....protocol.iso_times import TIME_MS_MAX, iso_time_ms
 from ...area import BadQuestion, Visit
 from ...bounds import ROWS_MAX
 from ...commands import command
 from ...formats import link
-from .filters import Test, filters_of
+from .filters import FILTERS, filters_of
 from .payloads import FORMATS
 
 NEWEST, START, OFFSET, TIME = "newest", "start", "offset", "time"
@@ -37,7 +38,7 @@ class Question:
     count: int
     shows_as: str
     is_committed_only: bool
-    tests: Sequence[Test]
+    tests: Sequence[RecordTest]
     texts: Mapping[str, str]
 
     @property
@@ -55,7 +56,7 @@ class Question:
             "count": self.count,
             "as": self.shows_as,
             "committed": "yes" if self.is_committed_only else None,
-            **{name: self.texts.get(name) or None for name in ("key", "value", "json", "header")},
+            **{name: self.texts.get(name) or None for name in FILTERS},
         }
         return link(path, **given)
 
@@ -86,7 +87,7 @@ def question_of(visit: Visit) -> Question:
         at = visit.number("at")
     elif where == TIME:
         at = time_ms(visit.required("at"))
-    filters = {name: visit.text(name) for name in ("key", "value", "json", "header")}
+    filters = {name: visit.text(name) for name in FILTERS}
     return Question(
         topic=visit.required("topic"),
         partition=visit.number("partition", most=2**31 - 1) if visit.text("partition") else None,
@@ -95,7 +96,7 @@ def question_of(visit: Visit) -> Question:
         count=visit.number("count", 20, least=1, most=ROWS_MAX),
         shows_as=shows_as,
         is_committed_only=visit.text("committed") == "yes",
-        tests=filters_of(**filters),
+        tests=filters_of(filters),
         texts={**filters, "at": visit.text("at")},
     )
 

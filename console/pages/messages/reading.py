@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 from ....client.consumer import Consumer
 from ....client.consuming.outcomes import TransactionOutcome
 from ....client.failures import UnreadableRecords
+from ....client.record_filters import RecordTest
 from ....client.records import ConsumerRecord, TopicPartition
 from ....protocol.errors import KafkaError
 from ...schemas.decoding import Decoded
-from .filters import Test
 
 READERS_MAX: Final = 4
 """The most pages that read at a time; other pages wait."""
@@ -56,7 +56,9 @@ class MessagesRead:
     _scanned_bytes: int = 0
     _kept_bytes: int = 0
 
-    def take(self, record: ConsumerRecord, tests: Sequence[Test], decoded: Decoded | None = None) -> None:
+    def take(
+        self, record: ConsumerRecord, tests: Sequence[RecordTest], decoded: Decoded | None = None
+    ) -> None:
         """Count a record that was read, and keep it if it passes the tests.
 
         `decoded` is its value decoded by a schema.
@@ -89,7 +91,7 @@ async def read(
     connection: Mapping[str, Any],
     begin: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-    tests: Sequence[Test],
+    tests: Sequence[RecordTest],
     *,
     count: int | None,
     is_committed_only: bool = False,
@@ -156,7 +158,7 @@ async def _read_on(
     consumer: Consumer,
     reading: MessagesRead,
     ends: Mapping[TopicPartition, int],
-    tests: Sequence[Test],
+    tests: Sequence[RecordTest],
     count: int | None,
     decode: Decode | None,
 ) -> None:

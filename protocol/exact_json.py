@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from typing import Any, Final
 
 _NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _INTEGER_DIGITS_MAX: Final = 18
 """The most digits of a Python integer. Longer ones are `Number`: Python refuses 4,301 digits, and parses many digits
 slowly."""
-_SINGLE: Final = struct.Struct("<f")
 
 
 class Number:
@@ -65,30 +63,16 @@ def is_same(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-def shortest_single(value: float) -> float:
-    """Return the number with the fewest digits that is the same 32-bit float, as Java and protoc write it.
+def order(found: Any, wanted: Any) -> int | None:
+    """Return the order of two JSON values: negative if `found` is less, 0 for equal values, positive if it is greater.
 
-    For example 0.1, where the equal 64-bit float is 0.10000000149011612.
+    Numbers are compared by value, with all their digits, and texts by their code points. None for other pairs, and for
+    a number that is infinite or NaN. Raises ValueError for an exponent of thousands of digits.
     """
-    if value - value != 0:  # Infinite, or not a number.
-        return value
-    stored = _SINGLE.pack(value)
-    return next(
-        (
-            nearest
-            for digits in range(6, 9)
-            if _SINGLE.pack(nearest := float(f"{value:.{digits}g}")) == stored
-        ),
-        float(f"{value:.9g}"),
-    )
-
-
-def decimal_text(unscaled: int, scale: int) -> str:
-    """Format the decimal number unscaled / 10**scale with exactly `scale` digits after its point: 1250 with scale 2 is
-    12.50."""
-    digits = f"{abs(unscaled):0{scale + 1}d}"
-    whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
-    return ("-" if unscaled < 0 else "") + whole + (f".{fraction}" if scale else "")
+    if isinstance(found, str) and isinstance(wanted, str):
+        return (found > wanted) - (found < wanted)
+    first, second = _digits_of(found), _digits_of(wanted)
+    return None if first is None or second is None else _order_of_numbers(first, second)
 
 
 def _value(text: str) -> tuple[str, str, int]:
@@ -105,6 +89,30 @@ def _value(text: str) -> tuple[str, str, int]:
     if not stripped:
         return ("", "", 0)
     return (sign, stripped, exponent - len(fraction) + len(digits) - len(stripped))
+
+
+def _digits_of(value: Any) -> str | None:
+    """Return the digits of a finite number; None for another value."""
+    if isinstance(value, Number):
+        return value.text
+    if isinstance(value, bool) or not isinstance(value, int | float) or value - value != 0:
+        return None
+    return repr(value)
+
+
+def _order_of_numbers(first: str, second: str) -> int:
+    (sign, digits, exponent), (other_sign, other_digits, other_exponent) = _value(first), _value(second)
+    direction, other_direction = _direction(sign, digits), _direction(other_sign, other_digits)
+    if direction != other_direction:
+        return direction - other_direction
+    # The first digit is no zero, so numbers of equal size sort as texts.
+    size, other_size = (exponent + len(digits), digits), (other_exponent + len(other_digits), other_digits)
+    return direction * ((size > other_size) - (size < other_size))
+
+
+def _direction(sign: str, digits: str) -> int:
+    """Return -1 for a negative number, 0 for zero, 1 for a positive number."""
+    return 0 if not digits else -1 if sign else 1
 
 
 def _integer(text: str) -> int | Number:
