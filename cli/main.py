@@ -33,7 +33,7 @@ daily work (-b HOST:PORT before or after the command, or OTTLA_BOOTSTRAP; localh
   acl        access rules, and which of them decides
   user       create, list and delete users who log in by SCRAM
   token      create, list, renew and expire delegation tokens
-  security   restore access to a cluster after a lock-out, by its secret
+  security   certificates of a cluster, and access to it after a lock-out
   txn        list, describe and abort transactions; find those that hang
   mirror     copy topics of another cluster offset by offset, watch and promote them
   audit      compare record counts of producers and consumers; find missing records

@@ -1,4 +1,5 @@
-"""`ottla security recover`: restores access to a cluster after a lock-out, by means of the cluster's secret."""
+"""`ottla security`: certificates of a cluster, and `ottla security recover`, which restores access to a cluster after a
+lock-out, by means of the cluster's secret."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from ..failures import CommandFailed, UsageError
 from ..terminal.confirmation import confirm
 from ..terminal.output import print_json, print_table
 from .acl import acls_of, add_resource, filter_of, print_acls
+from .certificate import add_certificate_actions
 from .user import MECHANISMS, NEW_PASSWORD_VARIABLE
 
 if TYPE_CHECKING:
@@ -34,11 +36,13 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla security`."""
     options = command_parser(
         f"ottla {name}",
-        "Restore access to a cluster after a lock-out.",
-        "  ottla security recover -c quorum.yaml --set-password admin\n"
-        "  ottla security recover -c quorum.yaml --delete-acl --principal User:admin",
+        "Make certificates of a cluster, or restore access to it after a lock-out.",
+        "  ottla security authority authority --name production\n"
+        "  ottla security certificate broker-1 --host 10.0.0.1 --ca authority --into broker-1\n"
+        "  ottla security recover -c quorum.yaml --set-password admin",
     )
     actions = Actions(options, __package__ or "")
+    add_certificate_actions(actions)
     recover = actions.add(
         "recover",
         "security:recover",

@@ -219,7 +219,7 @@ class ClusterSecurity:
     def _issue(self, brokers: Sequence[str], cluster_id: str) -> None:
         from datetime import UTC, datetime
 
-        from .certificates import CertificateOwner, issue_missing
+        from ..certificate_authority import CertificateOwner, issue_missing
 
         owners = [CertificateOwner(name, HOSTS) for name in brokers]
         if self.protocol is SecurityProtocol.SSL:

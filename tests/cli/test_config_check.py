@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from ottla.cli.certificate_authority import CertificateOwner, issue_missing
 from ottla.cli.failures import CommandFailed
-from ottla.cli.local_cluster.certificates import CertificateOwner, issue_missing
 from ottla.cli.main import main
 from ottla.cli.nodes.config_providers import ResolvedSettings
 from ottla.cli.nodes.configuration_report import ConfigurationReport, report_of
@@ -91,7 +91,7 @@ def test_a_secured_broker(folder: Path) -> None:
         ("PLAIN", "2 in sasl.jaas.config"),
     ]
     assert clients.certificate is not None
-    assert clients.certificate.subject == "CN=broker-1"
+    assert clients.certificate.subject == "CN=broker-1,OU=Ottla node"
     assert clients.certificate.names == ["localhost", "127.0.0.1"]
     assert clients.certificate.expires.startswith(f"{NOW + timedelta(days=825):%Y-%m-%d}")
     assert found.authorizer is not None
@@ -138,7 +138,7 @@ def with_tls(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         "listener.security.protocol.map": f"CONTROLLER:SSL,{protocols}",
         f"{own}keystore.location": str(folder / "tls/broker-1.pem"),
         f"{own}truststore.location": str(folder / "tls/ca.pem"),
-        "ottla.node.principals": "User:CN=broker-1",
+        "ottla.node.principals": "User:CN=broker-1,OU=Ottla node",
     }
 
 
@@ -148,7 +148,7 @@ def test_a_quorum_node_with_tls(folder: Path) -> None:
     assert (listener.name, listener.protocol) == ("CONTROLLER", "proof of the secret, under TLS")
     assert listener.client_certificates == "required"
     assert listener.certificate is not None
-    assert listener.certificate.subject == "CN=broker-1"
+    assert listener.certificate.subject == "CN=broker-1,OU=Ottla node"
     assert listener.certificate.names == ["localhost", "127.0.0.1"]
     assert (found.remarks, found.quorum_certificate) == ([], None)
 
@@ -156,7 +156,7 @@ def test_a_quorum_node_with_tls(folder: Path) -> None:
 def test_a_broker_whose_quorum_has_tls(folder: Path) -> None:
     found = report(with_tls(folder, broker(folder)), without="ssl.client.auth")
     assert found.quorum_certificate is not None
-    assert found.quorum_certificate.subject == "CN=broker-1"
+    assert found.quorum_certificate.subject == "CN=broker-1,OU=Ottla node"
     assert found.quorum_certificate.expires.startswith(f"{NOW + timedelta(days=825):%Y-%m-%d}")
     assert found.remarks == []
 
@@ -206,10 +206,10 @@ def test_a_certificate_of_the_quorums_listener_that_others_refuse(folder: Path) 
     settings = with_tls(folder, quorum(folder)) | {"ottla.node.principals": "User:CN=others"}
     wrong_host, wrong_owner = report(settings, controller_quorum_voters=elsewhere).remarks
     assert "not for quorum-1.internal, where nodes dial it (controller.quorum.voters)" in wrong_host
-    assert "this node is User:CN=broker-1 by its certificate, which is not among" in wrong_owner
+    assert "this node is User:CN=broker-1,OU=Ottla node by its certificate, which is not among" in wrong_owner
     settings = with_tls(folder, broker(folder)) | {"ottla.node.principals": "User:CN=others"}
     (wrong_owner,) = report(settings, without="ssl.client.auth", controller_quorum_voters=elsewhere).remarks
-    assert "this node is User:CN=broker-1 by its certificate" in wrong_owner
+    assert "this node is User:CN=broker-1,OU=Ottla node by its certificate" in wrong_owner
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,17 @@
-"""The certificate authority of a local cluster, and the certificates that it issues.
+"""The certificate authority of a cluster, and the certificates that it issues.
 
     FOLDER/ca.pem     the authority's certificate, which clients trust
     FOLDER/ca.key     its key
     FOLDER/NAME.pem   key and certificate of one owner, in one file
 
-Existing files are kept. A certificate that is missing, about to expire, or for other hosts is issued again.
+Existing files are kept. For a local cluster, a certificate that is missing, about to expire, or for other hosts is
+issued again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,29 +19,31 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ...network.tls import pem
-from ...network.tls.checks import alternative_names
-from ...network.tls.failures import TlsUnusable
-from ..failures import CommandFailed
-from ..files import write_atomically
+from ..network.tls import pem
+from ..network.tls.checks import alternative_names
+from ..network.tls.failures import TlsUnusable
+from .arguments.certificate_names import AUTHORITY_DAYS, DAYS
+from .failures import CommandFailed
+from .files import write_atomically
 
 CA_FILE: Final = "ca.pem"
-_KEY_FILE: Final = "ca.key"
-_CA_DAYS: Final = 3650
-_DAYS: Final = 825
+KEY_FILE: Final = "ca.key"
+NODE_UNIT: Final = "Ottla node"
+"""The organisational unit in the subject of each node's certificate. Clients' certificates have none."""
 _RENEWED_DAYS: Final = 90
 """Days before its expiry at which a certificate is renewed."""
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
+_AuthorityKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateOwner:
-    """The owner of a TLS certificate: a server that is reached under the names `hosts`, or a client without hosts."""
+    """The owner of a TLS certificate: a node that is reached under the names `hosts`, or a client without hosts."""
 
     name: str
     hosts: tuple[str, ...] = ()
@@ -49,30 +52,67 @@ class CertificateOwner:
         """Return the path of the file with the owner's private key and certificate."""
         return folder / f"{self.name}.pem"
 
+    @property
+    def subject(self) -> x509.Name:
+        """The subject of the owner's certificate. Its common name is the owner's name."""
+        return _name(self.name, NODE_UNIT if self.hosts else None)
 
-def issue_missing(folder: Path, cluster: str, owners: Iterable[CertificateOwner], now: datetime) -> None:
+    @property
+    def principal(self) -> str:
+        """The name of the owner's user on a listener that maps no names: the subject of the certificate."""
+        return self.subject.rfc4514_string()
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A new private key with its certificate, as text in PEM, and the end of the certificate's validity."""
+
+    text: str = field(repr=False)
+    expires: datetime
+
+
+def issue_missing(
+    folder: Path, cluster: str, owners: Iterable[CertificateOwner], now: datetime
+) -> list[CertificateOwner]:
     """Issue the owners' TLS certificates that are missing, about to expire, or without one of the owner's hosts.
 
-    The first call creates the certificate authority of the cluster. Raises CommandFailed for unreadable files and for
-    files that do not belong together.
+    Returns the owners whose certificate was replaced. The first call creates the certificate authority of the cluster.
+    Raises CommandFailed for unreadable files and for files that do not belong together.
     """
-    authority = _opened(folder, now) if _is_used(folder) else _made(folder, cluster, now)
+    authority = open_authority(folder, now) if is_used(folder) else create_authority(folder, cluster, now)
+    replaced = []
     for owner in owners:
-        if not authority.has_issued(owner, now):
-            authority.issue(owner, now)
+        if authority.has_issued(owner, now):
+            continue
+        file = owner.file(folder)
+        if file.exists():
+            replaced.append(owner)
+        write_atomically(file, authority.issue(owner, now).text, mode=0o600)
+    return replaced
 
 
-def _is_used(folder: Path) -> bool:
+def is_used(folder: Path) -> bool:
+    """Return whether the folder has certificates."""
     return folder.is_dir() and any(folder.glob("*.pem"))
 
 
-class _Authority:
-    def __init__(
-        self, folder: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey | None
-    ) -> None:
+class Authority:
+    """A certificate authority with its folder; it can issue certificates while its key is there."""
+
+    def __init__(self, folder: Path, certificate: x509.Certificate, key: _AuthorityKey | None) -> None:
         self._folder = folder
         self._certificate = certificate
         self._key = key
+
+    @property
+    def expires(self) -> datetime:
+        """The end of the validity of the authority's certificate. No certificate outlives it."""
+        return self._certificate.not_valid_after_utc
+
+    @property
+    def text(self) -> str:
+        """The certificate of the authority in PEM, which clients and nodes trust."""
+        return _text(self._certificate)
 
     def has_issued(self, owner: CertificateOwner, now: datetime) -> bool:
         """Return whether the owner has a certificate that is valid for long enough.
@@ -95,39 +135,41 @@ class _Authority:
         holds_until = certificate.not_valid_after_utc - timedelta(days=_RENEWED_DAYS)
         return now < holds_until and set(owner.hosts) <= set(alternative_names(certificate))
 
-    def issue(self, owner: CertificateOwner, now: datetime) -> None:
-        """Write a new key and certificate. Raises CommandFailed without the authority's key."""
+    def issue(self, owner: CertificateOwner, now: datetime, days: int = DAYS) -> Issued:
+        """Issue a certificate for a new key. It is valid for `days`, and no longer than the authority.
+
+        Raises CommandFailed without the authority's key.
+        """
         if self._key is None:
             raise CommandFailed(
-                f"{self._folder / _KEY_FILE} is gone, and {owner.name} needs a new certificate: put the key back, or "
+                f"{self._folder / KEY_FILE} is gone, and {owner.name} needs a new certificate: put the key back, or "
                 f"remove the folder {self._folder} to start with a new authority, which clients must then trust"
             )
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.SERVER_AUTH if owner.hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         usages = [usage, ExtendedKeyUsageOID.CLIENT_AUTH] if owner.hosts else [usage]
+        expires = min(now + timedelta(days=days), self.expires)
         builder = (
             x509.CertificateBuilder()
-            .subject_name(_name(owner.name))
+            .subject_name(owner.subject)
             .issuer_name(self._certificate.subject)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _CLOCKS_DIFFER)
-            .not_valid_after(min(now + timedelta(days=_DAYS), self._certificate.not_valid_after_utc))
+            .not_valid_after(expires)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(_authority_key(self._certificate), critical=False)
         )
         if owner.hosts:
             names = x509.SubjectAlternativeName([_general_name(host) for host in owner.hosts])
             builder = builder.add_extension(names, critical=False)
-        certificate = builder.sign(self._key, SHA256())
-        write_atomically(owner.file(self._folder), _key_text(key) + _text(certificate), mode=0o600)
+        return Issued(_key_text(key) + _text(builder.sign(self._key, SHA256())), expires)
 
 
-def _made(folder: Path, cluster: str, now: datetime) -> _Authority:
-    folder.mkdir(mode=0o700, exist_ok=True)
+def create_authority(folder: Path, cluster: str, now: datetime, days: int = AUTHORITY_DAYS) -> Authority:
+    """Create the certificate authority of a cluster in a folder, and write its key and certificate."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"Ottla cluster {cluster}"[:64])
     certificate = (
@@ -137,15 +179,15 @@ def _made(folder: Path, cluster: str, now: datetime) -> _Authority:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCKS_DIFFER)
-        .not_valid_after(now + timedelta(days=_CA_DAYS))
+        .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_FOR_SIGNING, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
-    write_atomically(folder / _KEY_FILE, _key_text(key), mode=0o600)
+    write_atomically(folder / KEY_FILE, _key_text(key), mode=0o600)
     write_atomically(folder / CA_FILE, _text(certificate), mode=0o600)
-    return _Authority(folder, certificate, key)
+    return Authority(folder, certificate, key)
 
 
 _FOR_SIGNING: Final = x509.KeyUsage(
@@ -161,8 +203,12 @@ _FOR_SIGNING: Final = x509.KeyUsage(
 )
 
 
-def _opened(folder: Path, now: datetime) -> _Authority:
-    file, key_file = folder / CA_FILE, folder / _KEY_FILE
+def open_authority(folder: Path, now: datetime) -> Authority:
+    """Return the certificate authority in a folder. Its key may be absent.
+
+    Raises CommandFailed for a missing or expired certificate, and for files that are no authority.
+    """
+    file, key_file = folder / CA_FILE, folder / KEY_FILE
     if not file.exists():
         raise CommandFailed(
             f"{file} is gone, the authority that clients of this cluster trust: put it back, or remove the folder "
@@ -174,12 +220,37 @@ def _opened(folder: Path, now: datetime) -> _Authority:
             f"{file} has expired on {certificate.not_valid_after_utc:%Y-%m-%d}: remove the folder {folder} to begin "
             "with a new authority, which clients must then trust"
         )
+    if not _is_authority(certificate):
+        raise CommandFailed(
+            f"{file} is no certificate of an authority: its basic constraints do not have CA:TRUE"
+        )
+    if certificate.issuer != certificate.subject:
+        raise CommandFailed(
+            f"{file} was issued by another authority, {certificate.issuer.rfc4514_string()}: only an authority that "
+            "has signed its own certificate can issue certificates here"
+        )
     if not key_file.exists():
-        return _Authority(folder, certificate, None)
+        return Authority(folder, certificate, None)
     key = _key_in(key_file)
     if key.public_key() != certificate.public_key():
-        raise CommandFailed(f"{key_file} is not the key of {file}: put back the one that belongs to it")
-    return _Authority(folder, certificate, key)
+        raise CommandFailed(f"{key_file} is not the key of {file}: put back the key that belongs to it")
+    return Authority(folder, certificate, key)
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
+def _authority_key(certificate: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    """Return the identifier of the authority's key, as the authority's own certificate has it."""
+    try:
+        own = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        own = x509.SubjectKeyIdentifier.from_public_key(certificate.public_key())
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
 
 
 def _certificate_in(file: Path) -> x509.Certificate:
@@ -192,13 +263,13 @@ def _certificate_in(file: Path) -> x509.Certificate:
     return found[0]
 
 
-def _key_in(file: Path) -> ec.EllipticCurvePrivateKey:
+def _key_in(file: Path) -> _AuthorityKey:
     try:
         key = pem.private_key(_read(file), None, str(file), "a password")
     except TlsUnusable as error:
         raise CommandFailed(str(error)) from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise CommandFailed(f"{file} is no key on an elliptic curve, as 'ottla up' makes them")
+    if not isinstance(key, _AuthorityKey):
+        raise CommandFailed(f"{file} is no key for ECDSA or RSA, with which certificates are signed here")
     return key
 
 
@@ -211,8 +282,9 @@ def _read(file: Path) -> str:
         raise CommandFailed(f"{file} is not a text file") from None
 
 
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def _name(common_name: str, unit: str | None = None) -> x509.Name:
+    units = [] if unit is None else [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit)]
+    return x509.Name([*units, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -1,4 +1,4 @@
-"""The authority of a local cluster: its certificates work for TLS, are kept, and are renewed in time."""
+"""The authority of a cluster: its certificates work for TLS, are kept, and are renewed in time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from ottla.cli.certificate_authority import CertificateOwner, issue_missing
 from ottla.cli.failures import CommandFailed
-from ottla.cli.local_cluster.certificates import CertificateOwner, issue_missing
 
 NOW = datetime.now(UTC)
 BROKER = CertificateOwner("broker-1", ("127.0.0.1", "::1", "localhost"))
