@@ -200,6 +200,9 @@ WRITTEN_BY_READERS = {
     "admin.conf",
     "admin.password",
     "admin.properties",
+    "ann.conf",
+    "ann.password",
+    "ann.properties",
     "metrics.token",
     "profiles.json",
 }

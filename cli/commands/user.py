@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...client.foreign_names import Secret
 from ...protocol.credentials.scram import DEFAULT_ITERATIONS, DEFAULT_MECHANISM
+from ..arguments.installed_in import add_installed_in
 from ..arguments.options import (
     Actions,
     CommandParser,
@@ -17,11 +21,12 @@ from ..arguments.options import (
     command_parser,
 )
 from ..arguments.selection import missing
-from ..connection.passwords import password_of
+from ..connection.passwords import new_password, password_of
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.confirmation import confirm
 from ..terminal.output import print_json, print_table
+from .user_files import OPTION, ClientFolder
 
 if TYPE_CHECKING:
     from ...client.admin import UserLogin, UserPassword
@@ -46,7 +51,8 @@ def parser(name: str) -> CommandParser:
         "create",
         "user:create_user",
         "Create a user, or replace the user's password.",
-        "  ottla user create ann\n  ottla user create ann --password-file ann.password",
+        "  ottla user create ann\n  ottla user create ann --password-file ann.password\n"
+        "  ottla user create ann --client-files ann",
     )
     create.add_argument("name", metavar="NAME")
     create.add_argument(
@@ -68,6 +74,14 @@ def parser(name: str) -> CommandParser:
         metavar="FILE",
         help=f"file whose first line is the password (default: {NEW_PASSWORD_VARIABLE}, else a prompt)",
     )
+    create.add_argument(
+        OPTION,
+        type=Path,
+        metavar="DIR",
+        help="new or empty folder for the files of the user's clients: password, ottla profile, Java, librdkafka. "
+        "Without another password, makes a random one",
+    )
+    add_installed_in(create, OPTION)
     listing = actions.add(
         "list", "user:list_users", "List users.", "  ottla user list\n  ottla user list ann"
     )
@@ -102,15 +116,32 @@ def create_user(arguments: argparse.Namespace) -> None:
     connection = connection_of(arguments)
     if not 4096 <= arguments.iterations <= 16384:
         raise UsageError(f"--iterations takes 4096 to 16384, not {arguments.iterations}")
-    password = password_of(
-        arguments.password_file, NEW_PASSWORD_VARIABLE, f"new password of {arguments.name}", twice=True
-    )
+    folder = ClientFolder.requested(arguments, connection)
+    password = _password(arguments)
     mechanisms = list(dict.fromkeys(arguments.mechanism or [DEFAULT_MECHANISM]))
     wanted = [
         UserPassword(arguments.name, password, mechanism, arguments.iterations) for mechanism in mechanisms
     ]
-    run_client(_alter(connection, wanted, []))
+    with nullcontext() if folder is None else folder.written(connection, mechanisms[0], password):
+        run_client(_alter(connection, wanted, []))
     _print_results(arguments, mechanisms, "set")
+    if folder is not None:
+        folder.tell()
+
+
+def _password(arguments: argparse.Namespace) -> Secret:
+    """Return the new password of a user; a random one for files of clients, if no other is given."""
+    is_given = arguments.password_file is not None or os.environ.get(NEW_PASSWORD_VARIABLE)
+    if arguments.client_files is not None and not is_given:
+        return new_password()
+    password = password_of(
+        arguments.password_file, NEW_PASSWORD_VARIABLE, f"new password of {arguments.name}", twice=True
+    )
+    if arguments.client_files is not None and (not password.isprintable() or password != password.strip()):
+        raise UsageError(
+            "the password has a control character, or a blank at an end, which is lost in the files of clients"
+        )
+    return password
 
 
 def list_users(arguments: argparse.Namespace) -> None:

@@ -58,15 +58,15 @@ class ClientFiles:
         """Yield the paths of all files."""
         yield from (self.password_file, self.profiles_file, self.java_file, self.librdkafka_file)
 
-    def write(self, options: Mapping[str, str], *, elsewhere: Mapping[str, str] | None = None) -> None:
-        """Write the files with options by librdkafka's names.
+    def write(self, options: Mapping[str, str], *, librdkafka: Mapping[str, str] | None = None) -> None:
+        """Write the files with options by librdkafka's names. The file of the password is left out.
 
-        `elsewhere` are the options for librdkafka itself, if they differ. The password has a separate file.
+        `librdkafka` are the options in the file for librdkafka, whose lines cannot have a certificate.
         """
         save(Profiles(self.name, {self.name: dict(options)}), self.profiles_file)
         write_atomically(self.java_file, written(java_options(options)), mode=0o600)
         write_atomically(
-            self.librdkafka_file, _lines(options if elsewhere is None else elsewhere), mode=0o600
+            self.librdkafka_file, _lines(options if librdkafka is None else librdkafka), mode=0o600
         )
 
 

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import getpass
 import os
+import secrets
 import sys
 from pathlib import Path
+from typing import Final
 
 from ...client.foreign_names import Secret
 from ..arguments.password_file import password_in
 from ..failures import CommandFailed, UsageError
+
+_NEW_PASSWORD_BYTES: Final = 24
+
+
+def new_password() -> Secret:
+    """Return a random password that can stand in any file of options."""
+    return Secret(secrets.token_urlsafe(_NEW_PASSWORD_BYTES))
 
 
 def password_of(file: Path | None, variable: str, prompt: str, *, twice: bool = False) -> Secret:

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ...protocol.cluster.authorizer_settings import STANDARD_AUTHORIZER
 from ...protocol.settings.security_protocol import SecurityProtocol
-from ..connection.profiles import FILE as PROFILES_FILE
-from ..connection.profiles import Profiles, save
+from ..connection.client_files import ClientFiles
+from ..connection.passwords import new_password
 from ..failures import CommandFailed
 from ..files import write_atomically
-from ..nodes.java_properties import written
 
 ADMIN: Final = "admin"
 PROTOCOLS: Final = tuple(
@@ -35,7 +34,6 @@ MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 """The mechanisms that are enabled; the client files use the first."""
 HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 """The names in the brokers' certificates: local brokers listen nowhere else."""
-_PASSWORD_BYTES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,10 @@ class ClusterSecurity:
         return self.directory / "client"
 
     @property
+    def _client_files(self) -> ClientFiles:
+        return ClientFiles(self.clients, ADMIN)
+
+    @property
     def ca_file(self) -> Path:
         """The path of the certificate of the authority that clients trust."""
         return self.tls / "ca.pem"
@@ -64,7 +66,7 @@ class ClusterSecurity:
     @property
     def password_file(self) -> Path:
         """The path of the file with the first user's password."""
-        return self.clients / f"{ADMIN}.password"
+        return self._client_files.password_file
 
     @property
     def metrics_token_file(self) -> Path:
@@ -74,12 +76,12 @@ class ClusterSecurity:
     @property
     def java_file(self) -> Path:
         """The path of the properties file for Java clients."""
-        return self.clients / f"{ADMIN}.properties"
+        return self._client_files.java_file
 
     @property
     def librdkafka_file(self) -> Path:
         """The path of the properties file for librdkafka."""
-        return self.clients / f"{ADMIN}.conf"
+        return self._client_files.librdkafka_file
 
     @property
     def certificate_file(self) -> Path:
@@ -96,7 +98,7 @@ class ClusterSecurity:
         for name in ("ca", ADMIN, *brokers):
             yield self.tls / f"{name}.pem"
         yield self.tls / "ca.key"
-        yield from (self.password_file, self.java_file, self.librdkafka_file, self.clients / PROFILES_FILE)
+        yield from self._client_files.all()
         yield self.metrics_token_file
 
     def settings(self, role: str, name: str) -> dict[str, str]:
@@ -161,13 +163,10 @@ class ClusterSecurity:
                     f"{self.directory}/config/quorum-101.properties --set-password {ADMIN} "
                     f"--password-file {self.password_file}"
                 )
-            write_atomically(self.password_file, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n", mode=0o600)
+            write_atomically(self.password_file, new_password() + "\n", mode=0o600)
         if not self.metrics_token_file.exists():
             write_atomically(self.metrics_token_file, secrets.token_hex(32) + "\n", mode=0o600)
-        options = self.client_options(bootstrap)
-        save(Profiles(ADMIN, {ADMIN: options}), self.clients / PROFILES_FILE)
-        write_atomically(self.librdkafka_file, _lines(options), mode=0o600)
-        write_atomically(self.java_file, written(self._java_options(options)), mode=0o600)
+        self._client_files.write(self.client_options(bootstrap))
 
     def described(self) -> dict[str, str]:
         """Return the security section of cluster.json: protocol, first user, and the paths of files for clients."""
@@ -236,22 +235,3 @@ class ClusterSecurity:
                 f"the first line of {self.password_file} is empty: it is the password of {ADMIN}"
             )
         return password
-
-    def _java_options(self, options: Mapping[str, str]) -> dict[str, str]:
-        found = {"security.protocol": self.protocol.value}
-        if self.protocol.has_tls:
-            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file)}
-        if self.protocol is SecurityProtocol.SSL:
-            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.certificate_file)}
-        if self.protocol.has_sasl:
-            password = options["sasl.password"].replace("\\", "\\\\").replace('"', '\\"')
-            found |= {
-                "sasl.mechanism": MECHANISMS[0],
-                "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
-                f'username="{ADMIN}" password="{password}";',
-            }
-        return found
-
-
-def _lines(options: Mapping[str, str]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in options.items())

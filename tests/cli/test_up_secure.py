@@ -137,6 +137,46 @@ def test_a_user_may_do_what_acls_allow(cluster: RunningCluster, config: Path, tm
     wait_until(lambda: ottla(*reading, config=mine) == "n\n", "records that bea may read")
 
 
+def test_the_files_of_a_new_user_are_all_that_the_clients_need(
+    cluster: RunningCluster, config: Path, tmp_path: Path
+) -> None:
+    ottla("topic", "create", "parts", config=config)
+    ottla("produce", "parts", config=config, given="p\n")
+    made = tmp_path / "made"
+    ottla("user", "create", "dora", "--client-files", str(made), config=config)
+    ottla(
+        "acl", "create", "--principal", "User:dora", "--operation", "READ", "--topic", "parts", config=config
+    )
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in made.iterdir()} == dict.fromkeys(
+        ("dora.password", "dora.properties", "dora.conf", "profiles.json", "ca.pem"), 0o600
+    )
+    assert (made / "ca.pem").read_bytes() == (cluster.directory / "tls/ca.pem").read_bytes()
+    AdminClient(properties(made / "dora.conf") | {"log_level": 0}).list_topics(timeout=30)
+    moved = made.rename(tmp_path / "moved")
+    reading = ("consume", "parts", "-o", "beginning", "-e")
+    wait_until(lambda: ottla_or_nothing(*reading, config=moved) == "p\n", "records that dora may read")
+    by_java = ("--command-config", str(moved / "dora.properties"))
+    assert ottla(*reading, *by_java, config=tmp_path / "none") == "p\n"
+    denied = ottla("user", "create", "eve", "--client-files", str(tmp_path / "eve"), config=moved, fails=True)
+    assert "CLUSTER_AUTHORIZATION_FAILED" in denied
+    assert not (tmp_path / "eve").exists()
+
+
+def test_files_of_a_user_with_a_given_password_and_place(
+    cluster: RunningCluster, config: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "f"
+    folder.mkdir()
+    words = ("user", "create", "finn", "--client-files", str(folder), "--mechanism", "SCRAM-SHA-256")
+    ottla(*words, "--installed-in", "/etc/finn", config=config, OTTLA_NEW_PASSWORD='of "finn" \\ = #')
+    options = properties(folder / "finn.conf")
+    assert options["ssl.ca.location"] == "/etc/finn/ca.pem"
+    options["ssl.ca.location"] = str(folder / "ca.pem")
+    assert AdminClient(options | {"log_level": 0}).list_topics(timeout=30).brokers
+    ottla("topic", "list", "--command-config", str(folder / "finn.properties"), config=tmp_path / "none")
+    assert "it has files already" in ottla(*words, config=config, fails=True)
+
+
 def test_whoever_does_not_know_how_is_told(cluster: RunningCluster, config: Path, tmp_path: Path) -> None:
     listing = ("topic", "list", "-b", cluster.bootstrap)
     ca = f"ssl.ca.location={cluster.description['security']['ca_file']}"
