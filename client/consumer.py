@@ -36,7 +36,7 @@ from .consuming.membership.handover import Handover
 from .consuming.membership.listener import RebalanceListener
 from .consuming.membership.subscriber import Selection, Subscriber
 from .consuming.offsets import CommittedOffsets
-from .consuming.options import CONSUMER_GROUPS, ConsumerOptions, ConsumerSettings, check_topics
+from .consuming.options import CONSUMER_OPTIONS, ConsumerOptions, ConsumerSettings, check_topics
 from .consuming.positions import Positions
 from .consuming.questions import ConsumerQuestions
 from .consuming.reading import Reading
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-@checks_options(*CONSUMER_GROUPS)
+@checks_options(*CONSUMER_OPTIONS)
 class Consumer(Positions, ConsumerQuestions):
     """A reader of records: of topics shared with a group (`group_id`), of whole topics, or of assigned partitions.
 
@@ -62,17 +62,6 @@ class Consumer(Positions, ConsumerQuestions):
             async for record in consumer:
                 ...
                 await consumer.commit()
-
-    Options of reading:
-
-    - `isolation_level`: "read_uncommitted" or "read_committed".
-    - `auto_offset_reset`: the place to begin without a committed offset: "earliest", "latest" or "none" (an error).
-    - `key_deserializer`, `value_deserializer`: functions that get the bytes of keys and values; the record contains
-      their results. None stays None.
-    - `client_rack`: the consumer reads from the replica in this rack, where brokers select replicas by rack (KIP-392).
-    - `metadata_max_age_ms`: the interval at which the consumer looks for new and deleted topics and partitions.
-    - `metadata_max_idle_ms`: the time after which it forgets topics that are neither subscribed to nor assigned, such
-      as those of `end_offsets`.
 
     Brokers that create topics automatically do so for `subscribe` alone.
 
@@ -91,29 +80,11 @@ class Consumer(Positions, ConsumerQuestions):
     members get its partitions. Its commits then raise KafkaError UNKNOWN_MEMBER_ID; the next read joins again. A
     program that waits in a read counts as present, however long the wait.
 
-    Options of group membership:
-
-    - `partition_assignment_strategy`: "range", "roundrobin", "sticky", "cooperative-sticky"; the default is ("range",
-      "cooperative-sticky"). The members agree on the first strategy that all of them support. If all listed strategies
-      are cooperative, a member continues to read its kept partitions during a rebalance.
-    - `group_protocol`: "classic", or "consumer", where the broker assigns (KIP-848) by its assignor
-      `group_remote_assignor`, if one is named. With "consumer" the broker's configuration sets session and heartbeats.
-    - `session_timeout_ms` (45,000) and `heartbeat_interval_ms` (3,000): for the classic protocol.
-
-    Options of large messages:
-
-    - `large_messages`: reassemble the values that a Producer has split (its `large_message_segment_size`).
-    - `large_message_buffer_bytes`: the limit for the bytes of incomplete messages in memory; above it the consumer
-      drops the oldest.
-    - `large_message_expiry_offsets`: the number of offsets after its beginning at which an incomplete message is
-      dropped; see `large_message_stats`.
-
-    `security_protocol` and the options that begin with `ssl_` and `sasl_` are common to all clients: docs/CLIENT.md has
-    a table of them.
+    The members of a group of the classic protocol agree on the first strategy that all of them support. If all listed
+    strategies are cooperative, a member continues to read its kept partitions during a rebalance.
 
     With an `audit_topic` the consumer counts the records given to the program, each offset once, and reports the counts
-    as a Producer does. The default `audit_tier` is "consumer:" and the name of the group, or "consumer" without a
-    group.
+    as a Producer does.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:

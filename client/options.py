@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields
 from functools import wraps
 from types import NoneType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from ..protocol.nearest import nearest
+from .declared_options import DeclaredOption, HelpText
 from .foreign_names import JAVA, LIBRDKAFKA, is_secret
 from .kinds import alternatives, misfit
 
@@ -48,59 +49,73 @@ def names_of(*groups: type[Any]) -> tuple[str, ...]:
     return tuple(option.name for group in groups for option in fields(group))
 
 
-def shows_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
-    """Return a decorator for a class whose `**options` are these groups'; its signature then lists each option with its
-    default.
+class OptionsSignature(inspect.Signature):
+    """A signature that has each option as a parameter, for editors and notebooks, and a short text for help.
+
+    The text has `**options` in place of the options with defaults: the docstring lists them, with their meanings.
     """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        shown = [
+            parameter
+            for parameter in self.parameters.values()
+            if parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty
+        ]
+        options = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
+        return str(inspect.Signature([*shown, options], return_annotation=self.return_annotation))
+
+    def format(self, **_: Any) -> str:
+        """Return the text of the signature, which `help` asks for from Python 3.13 on."""
+        return str(self)
+
+
+def shows_options(*options: DeclaredOption) -> Callable[[ClassT], ClassT]:
+    """Return a decorator for a class that takes these options; its signature and its docstring then list them."""
 
     def decorate(cls: ClassT) -> ClassT:
         own = inspect.signature(cls.__init__)
         before = [
             parameter for parameter in own.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
         ]
-        options = [
+        added = [
             inspect.Parameter(
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=inspect.Parameter.empty if option.default is MISSING else option.default,
-                annotation=option.type,
+                annotation=option.annotation,
             )
-            for group in groups
-            for option in fields(group)
+            for option in options
         ]
-        cls.__init__.__signature__ = own.replace(parameters=[*before, *options])
+        cls.__init__.__signature__ = OptionsSignature(
+            [*before, *added], return_annotation=own.return_annotation
+        )
+        if cls.__doc__ is not None:  # Python leaves docstrings out with -OO.
+            cls.__doc__ = HelpText(cls.__doc__, options)  # type: ignore[assignment]
         return cls
 
     return decorate
 
 
-def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
-    """Return a decorator for a class whose options are its keyword arguments and these groups' options.
+def checks_options(*options: DeclaredOption) -> Callable[[ClassT], ClassT]:
+    """Return a decorator for a class whose keyword arguments are these options.
 
-    A TypedDict can be a group, too; it has no defaults, so the signature does not list its options.
-
-    The decorated class raises TypeError for an unknown option, naming the nearest known one, and for a value of the
-    wrong kind. It raises ValueError for a number that is too small, and for too many milliseconds.
+    The decorated class raises TypeError for an unknown option, naming the nearest known one, for a value of the wrong
+    kind, and for a required option that is missing. It raises ValueError for a number that is too small, and for too
+    many milliseconds.
     """
 
     def decorate(cls: ClassT) -> ClassT:
         init = cls.__init__
+        needed = [option.name for option in options if option.default is MISSING]
         known: dict[str, Any] = {}
 
-        def learn() -> None:
-            """Resolve the hints at first use: by then all modules that they name are loaded."""
-            hints = get_type_hints(init)
-            for name, parameter in inspect.signature(init, follow_wrapped=False).parameters.items():
-                if parameter.kind is parameter.KEYWORD_ONLY and name in hints:
-                    known[name] = hints[name]
-            for group in groups:
-                known.update(get_type_hints(group))
-
         @wraps(init)
-        def checked(self: object, *arguments: object, **options: object) -> None:
-            if not known:
-                learn()
-            for name, value in options.items():
+        def checked(self: object, *arguments: object, **given: object) -> None:
+            if not known:  # Hints are resolved at first use: by then all modules that they name are loaded.
+                known.update((option.name, option.type) for option in options)
+            for name, value in given.items():
                 if name not in known:
                     raise TypeError(_unknown(cls.__name__, name, known))
                 if kinds := misfit(value, known[name]):
@@ -108,10 +123,13 @@ def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
                     raise TypeError(f"{name} is {kinds}, not {shown}")
                 if value is not None and _is_number(known[name]) and (bounds := _beyond(name, value)):
                     raise ValueError(f"{name} is {bounds}, not {value!r}")
-            init(self, *arguments, **options)
+            for name in needed:
+                if name not in given:
+                    raise TypeError(f"{cls.__name__} needs the option {name!r}")
+            init(self, *arguments, **given)
 
         cls.__init__ = checked
-        return shows_options(*groups)(cls) if groups and all(map(is_dataclass, groups)) else cls
+        return shows_options(*options)(cls)
 
     return decorate
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,16 @@ from typing import Protocol, Unpack
 from .arguments import offsets_by_partition
 from .consuming.group_metadata import ConsumerGroupMetadata
 from .failures import OutOfTurn
-from .options import checks_options
+from .options import checks_options, group_of
 from .producing.accumulator import ProducerIdentity
-from .producing.options import WRITER_GROUPS, WriterOptions
+from .producing.options import (
+    PRODUCER_OPTIONS,
+    ProducerOptions,
+    SpoolOptions,
+    TransactionalOptions,
+    WriterOptions,
+    of_writer,
+)
 from .producing.record_writer import RecordWriter
 from .producing.transaction_state import TransactionState
 from .records import Committable, OffsetAndMetadata, TopicPartition
@@ -33,39 +39,18 @@ class GroupConsumer(Protocol):
         """Return the value to commit so that large messages across `offset` are read from their beginning."""
 
 
-@checks_options(*WRITER_GROUPS)
+@checks_options(*PRODUCER_OPTIONS)
 class Producer(RecordWriter):
     """A sender of records; idempotent, and by default acknowledged by all in-sync replicas.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             await producer.send_and_wait("orders", b"value", key=b"key")
 
-    Records keep their order within a partition through every retry. Options:
-
-    - `linger_ms`: the time for which a batch may wait for more records.
-    - `batch_size`, `buffer_memory`, `max_request_size`: limits in bytes before compression; `send` waits while the
-      buffer is full.
-    - `delivery_timeout_ms`: the time after `send` within which a record is acknowledged or fails.
-    - `max_block_ms`: the time to wait for a topic, or for a partition that `send` names, to exist, and for the
-      cluster's answers about transactions.
-    - `metadata_max_age_ms`: the interval at which the producer looks for added partitions.
-    - `metadata_max_idle_ms`: the time without a record after which the producer forgets a topic.
-    - `key_serializer`, `value_serializer`: functions that turn the arguments of `send` into bytes. None stays None: a
-      record without key, or a tombstone.
-    - `busy_poll_us`: the time for which `send_and_wait` may poll for an answer, if the previous answer came as quickly;
-      this saves the time in which a sleeping processor wakes.
-    - `large_message_segment_size`: the number of bytes above which a value is split into records of this size, which a
-      Consumer reassembles, up to `large_message_max_size`. None: values are not split, and a value that does not fit
-      into a request is refused.
-
-    Brokers that create topics automatically do so for `send` and `partitions_for` alone.
-
-    `security_protocol` and the options that begin with `ssl_` and `sasl_` are common to all clients: docs/CLIENT.md has
-    a table of them.
+    Records keep their order within a partition through every retry. Brokers that create topics automatically do so for
+    `send` and `partitions_for` alone.
 
     With an `audit_topic` the producer counts the acknowledged records, and of transactions the committed ones, by topic
-    and time bucket. A bucket is `audit_bucket_ms` long (a day divided by a whole number). The producer sends the counts
-    to that topic every `audit_interval_ms` and at `stop`, under the name `audit_tier`; `ottla audit` compares them.
+    and time bucket. It sends the counts to that topic, and `ottla audit` compares them.
 
     With a `transactional_id` all records are sent in transactions (KIP-98), and an earlier producer with this id is
     fenced. The cluster aborts a transaction that is open for longer than `transaction_timeout_ms`.
@@ -89,51 +74,21 @@ class Producer(RecordWriter):
     folder.
     """
 
-    def __init__(
-        self,
-        *,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
-        spool_dir: str | os.PathLike[str] | None = None,
-        spool_bytes_max: int = 1 << 30,
-        **options: Unpack[WriterOptions],
-    ) -> None:
-        if transactional_id == "":
-            raise ValueError("transactional_id is a text that is not empty, or None")
-        if not 0 < transaction_timeout_ms < 1 << 31:
-            raise ValueError(f"transaction_timeout_ms is 1 to {(1 << 31) - 1}, not {transaction_timeout_ms}")
-        state = None if transactional_id is None else TransactionState(transactional_id)
-        super().__init__(transaction=state, **options)
-        self._transactions = None if state is None else self._transacted(state, transaction_timeout_ms)
+    def __init__(self, **options: Unpack[ProducerOptions]) -> None:
+        writing = of_writer(options)
+        transactional = group_of(TransactionalOptions, options)
+        spooling = group_of(SpoolOptions, options)
+        named = transactional.transactional_id
+        state = None if named is None else TransactionState(named)
+        super().__init__(transaction=state, **writing)
+        timeout_ms = transactional.transaction_timeout_ms
+        self._transactions = None if state is None else self._transacted(state, timeout_ms)
         self._spool: Spool | None = None
-        if spool_dir is not None:
-            self._check_spool(transactional_id, spool_bytes_max)
+        if spooling.spool_dir is not None:
+            self._check_spool(named, spooling.spool_bytes_max)
             self.parts = replace(self.parts, auditor=None)  # the delivering producers count
-            delivery_ms = min(
-                self.parts.settings.sending.delivery_timeout_ms,
-                transaction_timeout_ms * 2 // 3,  # so that this producer aborts it before the cluster does
-            )
-            inner: WriterOptions = {
-                **options,
-                "key_serializer": None,
-                "value_serializer": None,
-                "delivery_timeout_ms": max(delivery_ms, 1),
-            }
-
-            def courier(name: str) -> Producer:
-                producer = Producer(
-                    transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner
-                )
-                producer.parts.cluster.log_in_as(self.parts.cluster)
-                return producer
-
-            self._spool = Spool(
-                Path(spool_dir),
-                spool_bytes_max,
-                self.parts.settings.max_block_s,
-                self.parts.cluster,
-                courier,
-                attempt_s_max=delivery_ms / 1000,
+            self._spool = self._spooled(
+                Path(spooling.spool_dir), spooling.spool_bytes_max, timeout_ms, writing
             )
             self.steps = SpoolSteps(self.steps, self._spool)
 
@@ -167,6 +122,33 @@ class Producer(RecordWriter):
             raise OutOfTurn("records are kept on the disk by a producer that has a spool_dir")
         self.parts.life.check_here()
         await self._spool.sync()
+
+    def _spooled(self, folder: Path, bytes_max: int, timeout_ms: int, writing: WriterOptions) -> Spool:
+        """Return the spool of this producer, whose records other producers deliver in transactions."""
+        delivery_ms = min(
+            self.parts.settings.sending.delivery_timeout_ms,
+            timeout_ms * 2 // 3,  # so that this producer aborts it before the cluster does
+        )
+        inner: WriterOptions = {
+            **writing,
+            "key_serializer": None,
+            "value_serializer": None,
+            "delivery_timeout_ms": max(delivery_ms, 1),
+        }
+
+        def courier(name: str) -> Producer:
+            producer = Producer(transactional_id=name, transaction_timeout_ms=timeout_ms, **inner)
+            producer.parts.cluster.log_in_as(self.parts.cluster)
+            return producer
+
+        return Spool(
+            folder,
+            bytes_max,
+            self.parts.settings.max_block_s,
+            self.parts.cluster,
+            courier,
+            attempt_s_max=delivery_ms / 1000,
+        )
 
     def _check_spool(self, transactional_id: str | None, bytes_max: int) -> None:
         settings = self.parts.settings

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ..kinds import checks_arguments
 from ..options import checks_options
-from ..security.options import SecurityOptions
 from .acls import AclAdmin
 from .begun_transactions import BegunTransaction, BegunTransactionAdmin
 from .cluster import ClusterAdmin
@@ -22,6 +21,7 @@ from .mirrors import (
     MirrorPartitionDescription,
     MirrorTopicDescription,
 )
+from .options import ADMIN_OPTIONS
 from .placement import OngoingReassignment, PlacementAdmin
 from .quotas import QuotaAdmin
 from .records import RecordAdmin
@@ -94,7 +94,7 @@ __all__ = [
 
 
 @checks_arguments
-@checks_options(SecurityOptions)
+@checks_options(*ADMIN_OPTIONS)
 class Admin(
     TopicAdmin,
     ThrottleAdmin,

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Self, Unpack
 
-from ..security.options import SecurityKeywords, SecurityOptions
+from ..options import group_of
+from ..security.options import SecurityOptions
 from ..security.security import security_of
+from .options import AdminConnection, AdminOptions
 from .session import AdminSession
 
 
 class AdminBase:
     """The base of the classes that `Admin` is composed of, one class for each theme."""
 
-    def __init__(
-        self,
-        *,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        client_id: str = "ottla-admin",
-        request_timeout_ms: int = 30_000,
-        **security: Unpack[SecurityKeywords],
-    ) -> None:
+    def __init__(self, **options: Unpack[AdminOptions]) -> None:
+        connection = group_of(AdminConnection, options)
         self.session = AdminSession(
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            security=security_of(SecurityOptions(**security)),
+            bootstrap_servers=connection.bootstrap_servers,
+            client_id=connection.client_id,
+            request_timeout_ms=connection.request_timeout_ms,
+            security=security_of(group_of(SecurityOptions, options)),
         )
         """The connections that all themes share. Programs use the methods of `Admin` instead."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..declared_options import optional
 from .counts import is_bucket_length
 from .reports import is_topic
 
@@ -19,7 +20,7 @@ TIER_LENGTH_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """Settings of an audit; `Producer` documents the meaning of each. Raises ValueError for invalid values."""
+    """Settings of an audit; AuditOptions has the meaning of each. Raises ValueError for invalid values."""
 
     topic: str
     tier: str
@@ -49,11 +50,17 @@ class AuditSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """The options of both producers and consumers; `Producer` documents the meaning of each."""
+    """Options of the audit of records."""
 
-    audit_topic: str | None = None
-    audit_bucket_ms: int = BUCKET_MS
-    audit_interval_ms: int = INTERVAL_MS
+    audit_topic: str | None = optional(
+        None,
+        "Topic for the counts of records by topic and time bucket, which `ottla audit` compares. None: nothing is "
+        "counted.",
+    )
+    audit_bucket_ms: int = optional(BUCKET_MS, "Length of a time bucket: a day divided by a whole number.")
+    audit_interval_ms: int = optional(
+        INTERVAL_MS, "Interval between reports. The last report is sent at `stop`."
+    )
 
     def settings(self, tier: str) -> AuditSettings | None:
         """Return the settings of an audit under this tier's name; None without an audit topic. Raises ValueError for

@@ -5,21 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..declared_options import optional, required
 from ..security.options import SecurityOptions
 from ..security.security import security_of
 from .cluster import METADATA_MAX_IDLE_MS, Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOptions:
-    """Options of connections; `Producer` and `Consumer` document the meaning of each."""
+class ClientOptions:
+    """Options of every client."""
 
-    bootstrap_servers: str | Sequence[str] = "localhost:9092"
-    client_id: str
-    request_timeout_ms: int = 30_000
-    retry_backoff_max_ms: int = 1_000
-    metadata_max_age_ms: int = 300_000
-    metadata_max_idle_ms: int = METADATA_MAX_IDLE_MS
+    bootstrap_servers: str | Sequence[str] = optional(
+        "localhost:9092",
+        "Brokers to connect to first: `host:port,host:port`, or a list of `host:port`. They name all other brokers.",
+    )
+    client_id: str = required("Name of the client in the logs, quotas and metrics of brokers.")
+    request_timeout_ms: int = optional(
+        30_000,
+        "Time within which the cluster has to answer a request. The client repeats a request that a broker did not "
+        "answer, if another option allows more time.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions(ClientOptions):
+    """Options of connections."""
+
+    retry_backoff_max_ms: int = optional(
+        1_000, "Longest pause between two attempts. Pauses begin at 1 ms and grow by a fifth each time."
+    )
+    metadata_max_age_ms: int = optional(
+        300_000, "Interval at which the client looks for new and deleted topics and partitions."
+    )
+    metadata_max_idle_ms: int = optional(
+        METADATA_MAX_IDLE_MS,
+        "Time without use after which the client forgets a topic. Topics of a subscription stay in use.",
+    )
 
     def cluster(self, security: SecurityOptions) -> Cluster:
         """Return a new Cluster, the client's connections, not connected yet. Raises TypeError and ValueError for

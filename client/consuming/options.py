@@ -10,6 +10,7 @@ from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ..arguments import topic_name
 from ..auditing.settings import AuditOptions, AuditSettings, tier_of_readers
 from ..connections.options import ConnectionOptions
+from ..declared_options import declared_options, optional
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
 from .assigned import FetchOptions
@@ -22,7 +23,7 @@ ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
 class ReadingOptions(TypedDict, total=False):
-    """The options that concern reading alone, and not the commits. `Consumer` documents the meaning of each."""
+    """The options that concern reading alone, and not the commits, for type checkers."""
 
     client_rack: str
     group_instance_id: str | None
@@ -48,9 +49,7 @@ class ReadingOptions(TypedDict, total=False):
 
 
 class ConsumerOptions(ReadingOptions, SecurityKeywords, total=False):
-    """The options of a Consumer, for type checkers. The groups below have the defaults; `Consumer` documents the
-    meaning of each.
-    """
+    """The options of a Consumer, for type checkers. The groups below have the defaults and meanings."""
 
     bootstrap_servers: str | Sequence[str]
     client_id: str
@@ -69,23 +68,45 @@ class ConsumerOptions(ReadingOptions, SecurityKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConnection(ConnectionOptions):
-    """Options of a consumer's connections to the cluster."""
+    """Options of connections."""
 
-    client_id: str = "ottla-consumer"
+    client_id: str = optional(
+        "ottla-consumer", "Name of the client in the logs, quotas and metrics of brokers."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchingOptions:
-    """Options of fetches: the start, the isolation level, and the amounts."""
+    """Options of fetches."""
 
-    client_rack: str = ""
-    auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
-    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
-    fetch_max_wait_ms: int = 500
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 50 * 1024 * 1024
-    max_partition_fetch_bytes: int = 1024 * 1024
-    check_crcs: bool = True
+    client_rack: str = optional(
+        "",
+        "Rack of the program. The consumer reads from a replica in this rack, where brokers select replicas by rack "
+        "(KIP-392).",
+    )
+    auto_offset_reset: Literal["earliest", "latest", "none"] = optional(
+        "latest", 'Place to begin without a committed offset. With `"none"` reads raise an error there.'
+    )
+    isolation_level: Literal["read_uncommitted", "read_committed"] = optional(
+        "read_uncommitted",
+        "Records of transactions to read: all of them, or the committed ones. A reader of committed records waits at "
+        "the first open transaction of a partition.",
+    )
+    fetch_max_wait_ms: int = optional(
+        500, "Time for which a broker may wait for `fetch_min_bytes` before it answers."
+    )
+    fetch_min_bytes: int = optional(1, "Records that an answer should have.", unit="bytes")
+    fetch_max_bytes: int = optional(
+        50 * 1024 * 1024,
+        "Records that an answer may have. A first batch that is larger still comes.",
+        unit="bytes",
+    )
+    max_partition_fetch_bytes: int = optional(
+        1024 * 1024,
+        "Records of one partition that an answer may have. A first batch that is larger still comes.",
+        unit="bytes",
+    )
+    check_crcs: bool = optional(True, "Whether the consumer compares the records with their checksums.")
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown reset or isolation level."""
@@ -124,27 +145,64 @@ class FetchingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipOptions:
-    """Options of the consumer's group, and of its protocol."""
+    """Options of the group."""
 
-    group_id: str | None = None
-    group_instance_id: str | None = None
-    group_protocol: Literal["classic", "consumer"] = "classic"
-    group_remote_assignor: str | None = None
-    session_timeout_ms: int | None = None
-    heartbeat_interval_ms: int | None = None
-    max_poll_interval_ms: int = 300_000
-    partition_assignment_strategy: Sequence[str] | None = None
+    group_id: str | None = optional(
+        None, "Group whose members share the partitions, and which keeps committed offsets. None: no group."
+    )
+    group_instance_id: str | None = optional(
+        None,
+        "Name of this member across restarts (KIP-345): within the session timeout it gets its partitions back without "
+        "a rebalance.",
+    )
+    group_protocol: Literal["classic", "consumer"] = optional(
+        "classic",
+        'Protocol of the group. With `"consumer"` the broker assigns partitions, and sets session and heartbeats '
+        "(KIP-848).",
+    )
+    group_remote_assignor: str | None = optional(
+        None, 'Assignor of the broker, for `group_protocol="consumer"`. None: the broker\'s first.'
+    )
+    session_timeout_ms: int | None = optional(
+        None,
+        "Time without a heartbeat after which the group removes the member. None: 45,000 ms. For the classic protocol "
+        "only.",
+    )
+    heartbeat_interval_ms: int | None = optional(
+        None,
+        "Interval of heartbeats. None: 3,000 ms, or a third of the session timeout if that is less. For the classic "
+        "protocol only.",
+    )
+    max_poll_interval_ms: int = optional(
+        300_000,
+        "Time without a read after which the member leaves its group. A read that waits counts as one.",
+    )
+    partition_assignment_strategy: Sequence[str] | None = optional(
+        None,
+        "Strategies of assignment by name: range, roundrobin, sticky, cooperative-sticky. The members use the first "
+        "one that all support. None: range and cooperative-sticky. For the classic protocol only.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandingOutOptions:
-    """Options of handing out records, and of automatic commits."""
+    """Options of returned records and automatic commits."""
 
-    max_poll_records: int = 500
-    enable_auto_commit: bool = False
-    auto_commit_interval_ms: int = 5_000
-    key_deserializer: Deserializer | None = None
-    value_deserializer: Deserializer | None = None
+    max_poll_records: int = optional(
+        500, "Records that `getmany` returns unless it is given `max_records`.", unit="records"
+    )
+    enable_auto_commit: bool = optional(
+        False,
+        "Whether the consumer commits finished records by itself. A record is finished once the program asks for the "
+        "next.",
+    )
+    auto_commit_interval_ms: int = optional(5_000, "Interval of automatic commits.")
+    key_deserializer: Deserializer | None = optional(
+        None, "Function that gets the bytes of a key; the record has its result. None stays None."
+    )
+    value_deserializer: Deserializer | None = optional(
+        None, "Function that gets the bytes of a value; the record has its result. None stays None."
+    )
 
     def deserialization(self) -> Deserialization | None:
         """Return the conversion of records by the given deserializers; None without deserializers."""
@@ -153,11 +211,21 @@ class HandingOutOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssemblingOptions:
-    """Options of the assembly of large messages, and its limits."""
+    """Options of large messages."""
 
-    large_messages: bool = True
-    large_message_buffer_bytes: int = 64 * 1024 * 1024
-    large_message_expiry_offsets: int = 1_000_000
+    large_messages: bool = optional(
+        True, "Whether the consumer joins the records of a value that a Producer has split."
+    )
+    large_message_buffer_bytes: int = optional(
+        64 * 1024 * 1024,
+        "Incomplete messages in memory. The consumer drops the oldest when they are more.",
+        unit="bytes",
+    )
+    large_message_expiry_offsets: int = optional(
+        1_000_000,
+        "Number of offsets after its first record at which an incomplete message is dropped.",
+        unit="offsets",
+    )
 
     def assemblies(self) -> Assemblies:
         """Return the factory of the consumer's assemblers of large messages. Raises ValueError."""
@@ -170,9 +238,13 @@ class AssemblingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerAudit(AuditOptions):
-    """Options of a consumer's audit."""
+    """Options of the audit of records."""
 
-    audit_tier: str | None = None
+    audit_tier: str | None = optional(
+        None,
+        "Name under which the counts are reported, and compared with other tiers. None: `consumer:` and the group, or "
+        "`consumer` without a group.",
+    )
 
     def settings_of(self, group_id: str | None) -> AuditSettings | None:
         """Return the settings of the audit, None without a topic. Raises ValueError for invalid values."""
@@ -181,13 +253,14 @@ class ConsumerAudit(AuditOptions):
 
 CONSUMER_GROUPS = (
     ConsumerConnection,
-    SecurityOptions,
     FetchingOptions,
     MembershipOptions,
     HandingOutOptions,
     AssemblingOptions,
     ConsumerAudit,
+    SecurityOptions,
 )
+CONSUMER_OPTIONS = declared_options(*CONSUMER_GROUPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import uuid
 from collections.abc import Coroutine
 from typing import Literal, Self, Unpack
@@ -19,19 +18,19 @@ from ...protocol.errors import KafkaError
 from ..backoff import Backoff
 from ..consumer import Consumer
 from ..failures import OutOfTurn
-from ..options import checks_options
+from ..options import checks_options, group_of
 from ..producer import Producer
 from ..records import ConsumerRecord
 from .batch import INSIDE, ConsumedBatch, NewRecord, OnError, Transform, collected
 from .batch_transaction import BatchTransaction
-from .options import ExactlyOnceOptions, of_consumer, of_producer
+from .options import EXACTLY_ONCE_OPTIONS, ExactlyOnceOptions, ProcessingOptions, of_consumer, of_producer
 from .output import Output
 from .source import Source
 
 logger = logging.getLogger(__name__)
 
 
-@checks_options(ExactlyOnceOptions)
+@checks_options(*EXACTLY_ONCE_OPTIONS)
 class ExactlyOnce:
     """A processor that turns records into other records, each exactly once, in spite of failures.
 
@@ -43,65 +42,38 @@ class ExactlyOnce:
         async with ExactlyOnce("orders", group_id="copier") as copier:
             await copier.run(copy)
 
-    A batch has up to `max_batch_records`, gathered for up to `max_batch_ms`. `run` works on a batch for at most the
-    same time, and leaves the rest to the next batch. A transaction lasts `transaction_timeout_ms` at most; a member
-    that takes over from a killed process may have to wait for so long. An iteration over the processor yields batches
-    (see ConsumedBatch). The work ends when its partitions had no new records for `idle_timeout_ms`. `pattern`, instead
-    of topics, selects all topics whose whole name matches it.
-
-    Other options are those of `ottla.Consumer` and `ottla.Producer`; `auto_offset_reset` is "earliest" unless given.
-    The default of `transactional_id` is unique to this processor, or derived from `group_id` and `group_instance_id` if
-    the latter is given. No other process may have the same id.
+    An iteration over the processor yields batches (see ConsumedBatch). `run` reads, calls a function and sends the
+    results by itself.
     """
 
-    def __init__(
-        self,
-        *topics: str,
-        group_id: str,
-        pattern: str | re.Pattern[str] | None = None,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = 10_000,
-        max_batch_records: int = 500,
-        max_batch_ms: int = 100,
-        idle_timeout_ms: int | None = None,
-        **options: Unpack[ExactlyOnceOptions],
-    ) -> None:
-        if not group_id:
-            raise ValueError("group_id is a text that is not empty: the group keeps where to go on")
-        if max_batch_records < 1:
-            raise ValueError(f"max_batch_records is 1 or more, not {max_batch_records}")
-        if not 0 <= max_batch_ms < transaction_timeout_ms:
-            raise ValueError(
-                f"max_batch_ms is 0 or more, and below transaction_timeout_ms ({transaction_timeout_ms}), not "
-                f"{max_batch_ms}"
-            )
-        options.setdefault("client_id", "ottla-exactly-once")
-        options.setdefault("auto_offset_reset", "earliest")
+    def __init__(self, *topics: str, **options: Unpack[ExactlyOnceOptions]) -> None:
+        own = group_of(ProcessingOptions, options)
+        options.setdefault("client_id", own.client_id)
+        options.setdefault("auto_offset_reset", own.auto_offset_reset)
         instance = options.get("group_instance_id")
-        own = transactional_id is None and not instance
-        name = transactional_id or f"{group_id}-{instance or uuid.uuid4().hex}"
-        self._consumer = Consumer(group_id=group_id, isolation_level="read_committed", **of_consumer(options))
+        name = own.transactional_id or f"{own.group_id}-{instance or uuid.uuid4().hex}"
+        self._consumer = Consumer(isolation_level="read_committed", **of_consumer(options))
         self._source = Source(self._consumer)
-        self._consumer.subscribe(topics, pattern, self._source)
+        self._consumer.subscribe(topics, own.pattern, self._source)
 
         def producer() -> Producer:
             return Producer(
                 transactional_id=name,
-                transaction_timeout_ms=transaction_timeout_ms,
+                transaction_timeout_ms=own.transaction_timeout_ms,
                 **of_producer(options),
             )
 
-        self._output = Output(producer, replaceable=own)
-        self._max_batch_records = max_batch_records
-        self._max_batch_s = max_batch_ms / 1000
-        self._idle_timeout_ms = idle_timeout_ms
+        self._output = Output(producer, replaceable=own.transactional_id is None and not instance)
+        self._max_batch_records = own.max_batch_records
+        self._max_batch_s = own.max_batch_ms / 1000
+        self._idle_timeout_ms = own.idle_timeout_ms
         self._finishing = asyncio.Event()
         self._work = BatchTransaction(
             self._source,
             self._output,
             self._finishing,
             Backoff(options.get("retry_backoff_max_ms", 1_000)),
-            transaction_timeout_s=transaction_timeout_ms / 1000,
+            transaction_timeout_s=own.transaction_timeout_ms / 1000,
         )
         self._stopped = False
 

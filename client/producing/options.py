@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ..auditing.settings import AuditOptions
 from ..connections.options import ConnectionOptions
+from ..declared_options import declared_options, optional
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
 from .batches import compression_named
@@ -20,8 +22,7 @@ Acks = Literal[0, 1, -1, "all"]
 
 
 class WriterOptions(SecurityKeywords, total=False):
-    """The keyword arguments of the groups below, for type checkers. The groups have the defaults; see Producer for the
-    meaning of each."""
+    """The keyword arguments of the groups below, for type checkers. The groups have the defaults and meanings."""
 
     bootstrap_servers: str | Sequence[str]
     client_id: str
@@ -53,24 +54,47 @@ class WriterOptions(SecurityKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterConnection(ConnectionOptions):
-    """The options of a producer's connections to the cluster."""
+    """Options of connections."""
 
-    client_id: str = "ottla-producer"
+    client_id: str = optional(
+        "ottla-producer", "Name of the client in the logs, quotas and metrics of brokers."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendingOptions:
-    """The options for making and sending batches."""
+    """Options of batches and requests."""
 
-    acks: Acks = "all"
-    enable_idempotence: bool | None = None
-    compression_type: str | None = None
-    linger_ms: float = 0
-    batch_size: int = 256 * 1024
-    max_request_size: int = 1024 * 1024
-    max_in_flight: int = 5
-    delivery_timeout_ms: int = 120_000
-    busy_poll_us: int = 300
+    acks: Acks = optional(
+        "all",
+        'Acknowledgement of a record: by all in-sync replicas (`"all"` or -1), by the leader (1), or none (0).',
+    )
+    enable_idempotence: bool | None = optional(
+        None,
+        "Whether brokers drop the duplicates of repeated requests, and keep the order of records (KIP-98). None: True "
+        'if `acks` is `"all"`.',
+    )
+    compression_type: str | None = optional(
+        None, "Compression of batches: `gzip`, `snappy`, `lz4` or `zstd`; None for no compression."
+    )
+    linger_ms: float = optional(0, "Time for which a batch may wait for more records.")
+    batch_size: int = optional(
+        256 * 1024, "Largest batch, before compression. It is at most `max_request_size`.", unit="bytes"
+    )
+    max_request_size: int = optional(
+        1024 * 1024, "Largest record and largest request, before compression.", unit="bytes"
+    )
+    max_in_flight: int = optional(
+        5, "Requests to one broker that wait for an answer; with idempotence at most 5.", unit="requests"
+    )
+    delivery_timeout_ms: int = optional(
+        120_000, "Time after `send` within which a record is acknowledged, or fails."
+    )
+    busy_poll_us: int = optional(
+        300,
+        "Time for which `send_and_wait` may poll for an answer, if the previous answer came as quickly. Polling saves "
+        "the time in which a sleeping processor wakes. 0: no polling.",
+    )
 
     def __post_init__(self) -> None:
         """Raise ValueError for an invalid value or combination."""
@@ -115,19 +139,35 @@ class SendingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferOptions:
-    """The limit of buffered records in bytes, and the limit in ms for which `send` waits."""
+    """Options of the buffer, and of the time for which calls wait."""
 
-    buffer_memory: int = 32 * 1024 * 1024
-    max_block_ms: int = 60_000
+    buffer_memory: int = optional(
+        32 * 1024 * 1024,
+        "Records in memory, before compression. `send` waits while they are more.",
+        unit="bytes",
+    )
+    max_block_ms: int = optional(
+        60_000,
+        "Time for which a call waits until a topic, or a partition that `send` names, exists. Also the time for which "
+        "a call waits for the cluster's answers about transactions.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
-    """The options for making records from the arguments of `send`, and for their partitions."""
+    """Options of records and their partitions."""
 
-    partitioner: Partitioner = murmur2_partition
-    key_serializer: Serializer | None = None
-    value_serializer: Serializer | None = None
+    partitioner: Partitioner = optional(
+        murmur2_partition,
+        "Function of a key and the number of partitions that returns a partition. The default chooses as Kafka's "
+        "clients in Java do.",
+    )
+    key_serializer: Serializer | None = optional(
+        None, "Function that turns keys into bytes. None as a key stays None: a record without key."
+    )
+    value_serializer: Serializer | None = optional(
+        None, "Function that turns values into bytes. None as a value stays None: a tombstone."
+    )
 
     def intake(self) -> Intake:
         """Return the converter that makes records from the arguments of `send`."""
@@ -136,10 +176,17 @@ class RecordOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplittingOptions:
-    """The options for splitting large values into the records of a large message."""
+    """Options of large messages."""
 
-    large_message_segment_size: int | None = None
-    large_message_max_size: int = 32 * 1024 * 1024
+    large_message_segment_size: int | None = optional(
+        None,
+        "Size above which a value is split into records of this size, which a Consumer joins. None: no value is split, "
+        "and a value that does not fit into a request is refused.",
+        unit="bytes",
+    )
+    large_message_max_size: int = optional(
+        32 * 1024 * 1024, "Largest value that is split. `send` refuses a larger one.", unit="bytes"
+    )
 
     def splitter(self, max_request_size: int) -> Splitter | None:
         """Return the splitter of large values; None if no value is split. Raises ValueError."""
@@ -150,20 +197,78 @@ class SplittingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterAudit(AuditOptions):
-    """The options of a producer's audit."""
+    """Options of the audit of records."""
 
-    audit_tier: str = "producer"
+    audit_tier: str = optional(
+        "producer", "Name under which the counts are reported, and compared with other tiers."
+    )
 
 
 WRITER_GROUPS = (
     WriterConnection,
-    SecurityOptions,
     SendingOptions,
     BufferOptions,
     RecordOptions,
     SplittingOptions,
     WriterAudit,
+    SecurityOptions,
 )
+
+
+class ProducerOptions(WriterOptions, total=False):
+    """The keyword arguments of a Producer, for type checkers."""
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    spool_dir: str | os.PathLike[str] | None
+    spool_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalOptions:
+    """Options of transactions."""
+
+    transactional_id: str | None = optional(
+        None,
+        "Name under which all records are sent in transactions (KIP-98). A producer that starts fences an earlier "
+        "producer with the same name.",
+    )
+    transaction_timeout_ms: int = optional(
+        60_000, "Time after which the cluster aborts a transaction that is still open."
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an invalid value."""
+        if self.transactional_id == "":
+            raise ValueError("transactional_id is a text that is not empty, or None")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolOptions:
+    """Options of the spool, a folder of records that wait for the cluster."""
+
+    spool_dir: str | os.PathLike[str] | None = optional(
+        None,
+        "Folder for records before their delivery. From there they arrive in order and each exactly once, despite "
+        "failures of the cluster and of the program.",
+    )
+    spool_bytes_max: int = optional(
+        1 << 30,
+        "Files in the folder; at least four times `max_request_size`. While it is full `send` waits for up to "
+        "`max_block_ms`, and then raises SpoolFull.",
+        unit="bytes",
+    )
+
+
+WRITER_OPTIONS = declared_options(*WRITER_GROUPS)
+PRODUCER_OPTIONS = declared_options(*WRITER_GROUPS[:-1], TransactionalOptions, SpoolOptions, SecurityOptions)
+
+
+def of_writer(options: ProducerOptions) -> WriterOptions:
+    """Return a producer's options without those of its transactions and its spool."""
+    given: Mapping[str, object] = options
+    writing = {option.name: given[option.name] for option in WRITER_OPTIONS if option.name in given}
+    return cast(WriterOptions, writing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

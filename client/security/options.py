@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ...protocol.credentials.scram import SCRAM_MECHANISMS
 from ...protocol.messages.sasl import GSSAPI, OAUTHBEARER
 from ...protocol.nearest import nearest
+from ..declared_options import optional
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
@@ -78,34 +79,81 @@ class SecurityKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityOptions:
-    """The security options of all clients; docs/CLIENT.md has the meaning of each. Secrets are not part of the repr."""
+    """Options of secured clusters, common to all clients. Secrets are not part of the repr."""
 
-    security_protocol: SecurityProtocol = "PLAINTEXT"
-    ssl_context: ssl.SSLContext | None = None
-    ssl_cafile: str | os.PathLike[str] | None = None
-    ssl_cadata: str | None = None
-    ssl_certfile: str | os.PathLike[str] | None = None
-    ssl_certdata: str | None = None
-    ssl_keyfile: str | os.PathLike[str] | None = None
-    ssl_keydata: str | None = field(default=None, repr=False)
-    ssl_password: str | None = field(default=None, repr=False)
-    ssl_crlfile: str | os.PathLike[str] | None = None
-    ssl_ciphers: str | None = None
-    ssl_check_hostname: bool = True
-    sasl_mechanism: SaslMechanism | None = None
-    sasl_plain_username: str | None = None
-    sasl_plain_password: Password | None = field(default=None, repr=False)
-    sasl_token_auth: bool = False
-    sasl_oauth_token_provider: TokenProvider | None = field(default=None, repr=False)
-    sasl_oauthbearer_token_endpoint_url: str | None = None
-    sasl_oauthbearer_client_id: str | None = None
-    sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
-    sasl_oauthbearer_scope: str | None = None
-    sasl_oauthbearer_extensions: Mapping[str, str] | None = None
-    sasl_kerberos_service_name: str = "kafka"
-    sasl_kerberos_domain_name: str | None = None
-    sasl_kerberos_principal: str | None = None
-    sasl_kerberos_keytab: str | os.PathLike[str] | None = None
+    security_protocol: SecurityProtocol = optional(
+        "PLAINTEXT",
+        "Protocol of the brokers' listener. Options of TLS need SSL or SASL_SSL, options of logins SASL_PLAINTEXT or "
+        "SASL_SSL.",
+    )
+    ssl_context: ssl.SSLContext | None = optional(
+        None, "Context of the program, in place of all other options that begin with `ssl_`."
+    )
+    ssl_cafile: str | os.PathLike[str] | None = optional(
+        None, "File with the trusted authorities, in PEM. None: `ssl_cadata`, or the system's authorities."
+    )
+    ssl_cadata: str | None = optional(None, "Text with the trusted authorities, in PEM.")
+    ssl_certfile: str | os.PathLike[str] | None = optional(
+        None, "File with the client's certificate and its chain, in PEM. It may also hold the key."
+    )
+    ssl_certdata: str | None = optional(None, "Text with the client's certificate and its chain, in PEM.")
+    ssl_keyfile: str | os.PathLike[str] | None = optional(
+        None, "File with the private key of the client's certificate, in PEM."
+    )
+    ssl_keydata: str | None = optional(
+        None, "Text with the private key of the client's certificate, in PEM.", is_secret=True
+    )
+    ssl_password: str | None = optional(None, "Password of the private key.", is_secret=True)
+    ssl_crlfile: str | os.PathLike[str] | None = optional(None, "File with revoked certificates, in PEM.")
+    ssl_ciphers: str | None = optional(
+        None, "Ciphers of TLS 1.2, by OpenSSL's names. None: OpenSSL's choice."
+    )
+    ssl_check_hostname: bool = optional(
+        True, "Whether a broker's certificate must have the name that the client connects to."
+    )
+    sasl_mechanism: SaslMechanism | None = optional(
+        None, "Mechanism of logins; required with SASL_PLAINTEXT and SASL_SSL."
+    )
+    sasl_plain_username: str | None = optional(None, "Name of the user, for PLAIN and SCRAM.")
+    sasl_plain_password: Password | None = optional(
+        None,
+        "Password, for PLAIN and SCRAM: a text, or a function or coroutine function that is called at each login.",
+        is_secret=True,
+    )
+    sasl_token_auth: bool = optional(
+        False, "Whether user name and password are the id and the HMAC of a delegation token (SCRAM)."
+    )
+    sasl_oauth_token_provider: TokenProvider | None = optional(
+        None,
+        "Object whose method `token()`, plain or async, returns a token, or a token and its end in seconds since 1970. "
+        "For OAUTHBEARER.",
+        is_secret=True,
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = optional(
+        None,
+        "Address of an authorization server that grants tokens by client credentials, in place of a provider. It must "
+        "be https, except on loopback.",
+    )
+    sasl_oauthbearer_client_id: str | None = optional(None, "Id of the client at the authorization server.")
+    sasl_oauthbearer_client_secret: str | None = optional(
+        None, "Secret of the client at the authorization server.", is_secret=True
+    )
+    sasl_oauthbearer_scope: str | None = optional(
+        None, "Scope that the client asks the authorization server for."
+    )
+    sasl_oauthbearer_extensions: Mapping[str, str] | None = optional(
+        None, "Mapping that is sent with each token (KIP-342)."
+    )
+    sasl_kerberos_service_name: str = optional("kafka", "First part of the brokers' principal, for GSSAPI.")
+    sasl_kerberos_domain_name: str | None = optional(
+        None, "Host in the brokers' principal. None: the host that the client connects to."
+    )
+    sasl_kerberos_principal: str | None = optional(
+        None, "Principal of the user. None: the principal of the tickets of `kinit`."
+    )
+    sasl_kerberos_keytab: str | os.PathLike[str] | None = optional(
+        None, "File with the key of `sasl_kerberos_principal`. None: the tickets of `kinit`."
+    )
 
     def __post_init__(self) -> None:
         """Raise ValueError that names an invalid option or combination."""

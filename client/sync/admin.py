@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Unpack
 
 from .. import admin
+from ..admin.options import ADMIN_OPTIONS, AdminOptions
 from ..options import shows_options
-from ..security.options import SecurityKeywords, SecurityOptions
 from .facade import Facade, blocking
 from .loop_thread import shared_loop
 
 
-@shows_options(SecurityOptions)
+@shows_options(*ADMIN_OPTIONS)
 class Admin(Facade):
     """A client that creates, lists, describes, moves and deletes; see `ottla.Admin`.
 
@@ -20,21 +19,8 @@ class Admin(Facade):
     passed as `progress` are called on the thread of the clients' loop.
     """
 
-    def __init__(
-        self,
-        *,
-        bootstrap_servers: str | Sequence[str] = "localhost:9092",
-        client_id: str = "ottla-admin",
-        request_timeout_ms: int = 30_000,
-        **security: Unpack[SecurityKeywords],
-    ) -> None:
-        client = admin.Admin(
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            **security,
-        )
-        super().__init__(client, shared_loop())
+    def __init__(self, **options: Unpack[AdminOptions]) -> None:
+        super().__init__(admin.Admin(**options), shared_loop())
 
     create_topics = blocking(admin.Admin.create_topics)
     delete_topics = blocking(admin.Admin.delete_topics)

@@ -13,7 +13,7 @@ from .. import consumer
 from ..arguments import timeout
 from ..consuming.columns.fetching import first_offsets
 from ..consuming.membership.listener import RebalanceListener
-from ..consuming.options import CONSUMER_GROUPS, ConsumerOptions
+from ..consuming.options import CONSUMER_OPTIONS, ConsumerOptions
 from ..failures import ClientClosed, RequestTimedOut, UnreadableRecords
 from ..options import shows_options
 from ..records import Committable, ConsumerRecord, TopicPartition
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-@shows_options(*CONSUMER_GROUPS)
+@shows_options(*CONSUMER_OPTIONS)
 class Consumer(Facade):
     """A reader of records: of topics shared with a group (`group_id`), of whole topics, or of assigned partitions.
 
-    The options are those of `ottla.Consumer`. The group's heartbeats continue without calls, whatever the program does
-    between two reads, for as long as `max_poll_interval_ms` allows. Deserializers run on the thread of the clients'
-    loop: they must not call a client.
+    See `ottla.Consumer`, whose calls and options it has. The group's heartbeats continue without calls, whatever the
+    program does between two reads, for as long as `max_poll_interval_ms` allows. Deserializers run on the thread of the
+    clients' loop: they must not call a client.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, Unpack
@@ -10,7 +9,8 @@ from typing import Any, Literal, ParamSpec, Self, Unpack
 from ...network.threads import in_thread
 from ..exactly_once import batch, processor
 from ..exactly_once.batch import Made, NewRecord, OnError, Transform
-from ..exactly_once.options import ExactlyOnceOptions
+from ..exactly_once.options import EXACTLY_ONCE_OPTIONS, ExactlyOnceOptions
+from ..options import shows_options
 from ..records import ConsumerRecord, TopicPartition
 from .facade import Facade, on_loop
 from .loop_thread import shared_loop
@@ -80,38 +80,18 @@ class ConsumedBatch:
         return not self._loop.left_behind and self._loop.run(self._inner.__aexit__(kind, error, trace))
 
 
+@shows_options(*EXACTLY_ONCE_OPTIONS)
 class ExactlyOnce(Facade):
     """A processor that turns records into other records, each exactly once, despite any failure.
 
         with ExactlyOnce("orders", group_id="copier") as copier:
             copier.run(lambda record: NewRecord("copies", record.value, record.key))
 
-    The options are those of `ottla.ExactlyOnce`.
+    See `ottla.ExactlyOnce`, whose calls and options it has.
     """
 
-    def __init__(
-        self,
-        *topics: str,
-        group_id: str,
-        pattern: str | re.Pattern[str] | None = None,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = 10_000,
-        max_batch_records: int = 500,
-        max_batch_ms: int = 100,
-        idle_timeout_ms: int | None = None,
-        **options: Unpack[ExactlyOnceOptions],
-    ) -> None:
-        self._processor = processor.ExactlyOnce(
-            *topics,
-            group_id=group_id,
-            pattern=pattern,
-            transactional_id=transactional_id,
-            transaction_timeout_ms=transaction_timeout_ms,
-            max_batch_records=max_batch_records,
-            max_batch_ms=max_batch_ms,
-            idle_timeout_ms=idle_timeout_ms,
-            **options,
-        )
+    def __init__(self, *topics: str, **options: Unpack[ExactlyOnceOptions]) -> None:
+        self._processor = processor.ExactlyOnce(*topics, **options)
         self._loop = shared_loop()
         super().__init__(self._processor, self._loop)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -21,7 +20,7 @@ from ..producer import GroupConsumer, who_and_where
 from ..producing.accumulator import ProducerIdentity
 from ..producing.appending import FOR_ALL_THREADS
 from ..producing.columns.sending import ColumnsSent
-from ..producing.options import WRITER_GROUPS, WriterOptions
+from ..producing.options import PRODUCER_OPTIONS, WRITER_OPTIONS, ProducerOptions, WriterOptions
 from ..producing.record_metadata import RecordMetadata
 from ..producing.record_writer import RecordWriter
 from ..records import Committable, TopicPartition
@@ -279,31 +278,15 @@ class Transaction:
             self._loop.run(leave())
 
 
-@shows_options(*WRITER_GROUPS)
+@shows_options(*PRODUCER_OPTIONS)
 class Producer(Writer[producer.Producer]):
     """A sender of records; idempotent, and by default acknowledged by all in-sync replicas.
 
-    The options are those of `ottla.Producer`. All threads may use it.
+    All threads may use it. See `ottla.Producer`, whose calls and options it has.
     """
 
-    def __init__(
-        self,
-        *,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
-        spool_dir: str | os.PathLike[str] | None = None,
-        spool_bytes_max: int = 1 << 30,
-        **options: Unpack[WriterOptions],
-    ) -> None:
-        super().__init__(
-            producer.Producer(
-                transactional_id=transactional_id,
-                transaction_timeout_ms=transaction_timeout_ms,
-                spool_dir=spool_dir,
-                spool_bytes_max=spool_bytes_max,
-                **options,
-            )
-        )
+    def __init__(self, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(producer.Producer(**options))
 
     @property
     def spooled(self) -> Spooled:
@@ -374,7 +357,7 @@ class Producer(Writer[producer.Producer]):
         return self._writer.identity
 
 
-@shows_options(*WRITER_GROUPS)
+@shows_options(*WRITER_OPTIONS)
 class TransactionWriter(Writer[writer.TransactionWriter]):
     """A sender of records that are committed only if the transaction's owner includes them.
 

@@ -11,13 +11,13 @@ from ..backoff import Backoff
 from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed, cluster_error
 from ..options import checks_options
 from ..producing.accumulator import ProducerIdentity
-from ..producing.options import WRITER_GROUPS, WriterOptions
+from ..producing.options import WRITER_OPTIONS, WriterOptions
 from ..producing.record_writer import RecordWriter
 from ..producing.transaction_state import ProducerPhase, TransactionState
 from .transaction import WriterReceipt
 
 
-@checks_options(*WRITER_GROUPS)
+@checks_options(*WRITER_OPTIONS)
 class TransactionWriter(RecordWriter):
     """A producer of records that are committed or aborted by the transaction's owner:
 
@@ -27,7 +27,7 @@ class TransactionWriter(RecordWriter):
 
     The owner distributes the token (`Producer.begin`) and collects receipts. A writer's records are committed if its
     receipt is among those of the commit; otherwise they are aborted, as if the writer had never joined. So a writer may
-    crash, and another may join to do the same work. The options are those of Producer.
+    crash, and another may join to do the same work.
     """
 
     def __init__(self, token: str, **options: Unpack[WriterOptions]) -> None:

@@ -33,7 +33,8 @@ from ottla import (
 )
 from ottla.client.consuming.membership.group import Group
 from ottla.client.consuming.options import ConsumerOptions
-from ottla.client.exactly_once.options import ExactlyOnceOptions
+from ottla.client.declared_options import declared_options
+from ottla.client.exactly_once.options import EXACTLY_ONCE_OPTIONS, ExactlyOnceOptions, ProcessingOptions
 from ottla.client.producing.large_messages.splitter import Splitter
 from ottla.client.producing.options import WriterOptions
 from ottla.testing import LocalCluster
@@ -584,7 +585,9 @@ def test_options_are_those_of_the_two_clients() -> None:
     decided |= {"enable_auto_commit", "auto_commit_interval_ms", "audit_tier"}
     consumer = get_type_hints(ConsumerOptions)
     hints = get_type_hints(WriterOptions) | {name: consumer[name] for name in consumer.keys() - decided}
-    assert get_type_hints(ExactlyOnceOptions) == hints
+    own = {option.name: option.type for option in declared_options(ProcessingOptions)}
+    assert get_type_hints(ExactlyOnceOptions) == own | hints
+    assert {option.name: option.type for option in EXACTLY_ONCE_OPTIONS} == own | hints
     for wrong, message in (
         ({"max_batch_ms": 10_000}, "below transaction_timeout_ms"),
         ({"max_batch_records": 0}, "1 or more"),
@@ -594,3 +597,5 @@ def test_options_are_those_of_the_two_clients() -> None:
             ExactlyOnce("orders", **({"group_id": "g"} | wrong))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="no option 'isolation_level'"):
         ExactlyOnce("orders", group_id="g", isolation_level="read_uncommitted")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="ExactlyOnce needs the option 'group_id'"):
+        ExactlyOnce("orders")  # type: ignore[call-arg]

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
+import re
 from dataclasses import FrozenInstanceError
 from typing import Any, get_type_hints
 
 import pytest
 
+import ottla
+from ottla import sync
 from ottla.client.admin import Admin
+from ottla.client.admin.options import ADMIN_OPTIONS, AdminOptions
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.options import CONSUMER_GROUPS, ConsumerOptions
 from ottla.client.options import group_of
 from ottla.client.producer import Producer
-from ottla.client.producing.options import WRITER_GROUPS, BufferOptions, WriterOptions
+from ottla.client.producing.options import (
+    PRODUCER_OPTIONS,
+    WRITER_GROUPS,
+    BufferOptions,
+    ProducerOptions,
+    WriterOptions,
+)
 from ottla.client.transactions.writer import TransactionWriter
 
 
@@ -72,6 +83,40 @@ def test_type_checkers_know_what_the_groups_have(known: type, groups: tuple[type
         assert not hints.keys() & get_type_hints(group).keys(), "an option has one group"
         hints |= get_type_hints(group)
     assert get_type_hints(known) == hints
+
+
+def test_type_checkers_know_the_options_of_producers_and_admins() -> None:
+    assert get_type_hints(ProducerOptions) == {option.name: option.type for option in PRODUCER_OPTIONS}
+    assert get_type_hints(AdminOptions) == {option.name: option.type for option in ADMIN_OPTIONS}
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        *(ottla.Producer, ottla.Consumer, ottla.Admin, ottla.ExactlyOnce, ottla.TransactionWriter),
+        *(sync.Producer, sync.Consumer, sync.Admin, sync.ExactlyOnce, sync.TransactionWriter),
+    ],
+    ids=lambda client: f"{client.__module__}.{client.__name__}",
+)
+def test_help_lists_every_option_once_with_its_meaning(client: type) -> None:
+    text = pydoc.plain(pydoc.render_doc(client))
+    options = [
+        parameter
+        for parameter in inspect.signature(client).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
+    assert len(options) > 20
+    for option in options:
+        assert len(re.findall(rf"- `{option.name}` \(\S.*: [A-Z]", " ".join(text.split()))) == 1, option.name
+        assert len(re.findall(rf"\b{option.name}:", text)) == (option.default is option.empty) * 2
+    assert "docs/" not in text.partition("Method resolution order")[0]
+
+
+def test_help_has_types_defaults_and_units() -> None:
+    text = " ".join((ottla.Consumer.__doc__ or "").split())
+    assert '- `auto_offset_reset` ("earliest", "latest" or "none", default "latest"): Place' in text
+    assert "- `fetch_max_wait_ms` (int, default 500 ms): Time" in text
+    assert "- `ssl_cafile` (str, path or None, default None): File" in text
 
 
 def test_groups_cannot_be_changed() -> None:
