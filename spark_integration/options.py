@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any
 
 from ..client.foreign_names import Secret, is_secret
@@ -16,14 +17,35 @@ PREFIX = "kafka."
 BOOTSTRAP = "kafka.bootstrap.servers"
 
 
+class Queries(Enum):
+    """The queries that take an option."""
+
+    ALL = "all"
+    STREAM = "stream"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRow:
+    """An option of the source or the sink, for the check of names and for the reference."""
+
+    name: str
+    type: str
+    default: str
+    """The default as text; empty if the meaning tells it, or if there is none."""
+    meaning: str
+    unit: str = ""
+    queries: Queries = Queries.ALL
+
+
 class WrongOption(ValueError):
     """An unknown or missing option, or an invalid value. The message names the option and the allowed values."""
 
 
-def known_only(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+def known_only(options: Mapping[str, str], rows: Iterable[OptionRow]) -> dict[str, str]:
     """Return the options of the source or sink under their known names, without the client's `kafka.*` options. Raises
     WrongOption for an unknown option."""
-    names = {option.lower(): option for option in known}
+    names = {row.name.lower(): row.name for row in rows}
     found: dict[str, str] = {}
     for given, value in options.items():
         name = given.lower()
@@ -37,7 +59,7 @@ def known_only(options: Mapping[str, str], known: Collection[str]) -> dict[str, 
     return found
 
 
-_CONNECTION: Mapping[str, type] = {
+CONNECTION: Mapping[str, type] = {
     "bootstrap_servers": str,
     "client_id": str,
     "request_timeout_ms": int,
@@ -62,7 +84,7 @@ def client_options(options: Mapping[str, str], also: Mapping[str, type] | None =
     Options of Java clients for TLS and authentication, like `kafka.sasl.jaas.config`, are also accepted. `also`: the
     names and types of further options that this client has beyond the connection options. Raises WrongOption.
     """
-    known: dict[str, Any] = {**_CONNECTION, **_SECURITY, **(also or {})}
+    known: dict[str, Any] = {**CONNECTION, **_SECURITY, **(also or {})}
     found: dict[str, Any] = {}
     of_java_clients: dict[str, str] = {}
     for given, value in options.items():

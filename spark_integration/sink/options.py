@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..options import WrongOption, client_options, known_only, whole_number
+from ..options import OptionRow, Queries, WrongOption, client_options, known_only, whole_number
 
 TOPIC = "topic"
 TRANSACTIONAL_ID = "transactionalId"
 APP_VERSION = "appVersion"
 TRANSACTION_TIMEOUT = "transactionTimeoutMs"
 DELIVERY = "delivery"
-KNOWN = (TOPIC, TRANSACTIONAL_ID, APP_VERSION, TRANSACTION_TIMEOUT, DELIVERY)
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 TIMEOUT_MS = 60_000
 """Time after a job's death until its transaction is aborted, if no driver continues it.
@@ -22,7 +21,39 @@ TIMEOUT_MS = 60_000
 Writing tasks renew the transaction repeatedly, so a batch may take any time.
 """
 
-_OF_WRITERS: Mapping[str, type] = {
+OPTIONS = (
+    OptionRow(TOPIC, "name of a topic", "", "Topic of all rows. Without it rows need a column `topic`."),
+    OptionRow(
+        TRANSACTIONAL_ID,
+        "text",
+        "spark",
+        "Beginning of the transactional ids of a query; the id of the query follows. For `df.write` it is the whole "
+        "id. If given, it belongs to one query alone: another query that has committed nothing yet is refused.",
+    ),
+    OptionRow(
+        APP_VERSION,
+        "whole number",
+        "",
+        "Version of the job under `transactionalId`: the job counts once, however often it runs.",
+        queries=Queries.BATCH,
+    ),
+    OptionRow(
+        TRANSACTION_TIMEOUT,
+        "whole number",
+        str(TIMEOUT_MS),
+        "Time after which the cluster aborts a transaction of which no task was heard. Tasks are heard of all the "
+        "time, so a batch may take longer.",
+        unit="ms",
+    ),
+    OptionRow(
+        DELIVERY,
+        f"{EXACTLY_ONCE} or {AT_LEAST_ONCE}",
+        EXACTLY_ONCE,
+        "Delivery of rows. `at-least-once` uses no transactions: for clusters of Apache Kafka, whose transactions have "
+        "one writer.",
+    ),
+)
+CLIENT_OPTIONS: Mapping[str, type] = {
     "compression_type": str,
     "linger_ms": int,
     "batch_size": int,
@@ -36,7 +67,7 @@ _OF_WRITERS: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Options of a sink; docs/SPARK.md explains each. The object is sent to executors."""
+    """The options that a program has given to a sink. The object is sent to executors."""
 
     client: Mapping[str, Any]
     """Keyword arguments for any client of the sink."""
@@ -73,7 +104,7 @@ def unique_id() -> str:
 
 
 def _parsed(options: Mapping[str, str]) -> SinkOptions:
-    given = known_only(options, KNOWN)
+    given = known_only(options, OPTIONS)
     delivery = given.get(DELIVERY, EXACTLY_ONCE)
     if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
         raise WrongOption(f"option {DELIVERY!r} is {EXACTLY_ONCE} or {AT_LEAST_ONCE}, not {delivery!r}")
@@ -84,7 +115,7 @@ def _parsed(options: Mapping[str, str]) -> SinkOptions:
     if delivery == AT_LEAST_ONCE and (TRANSACTIONAL_ID in given or version is not None):
         raise WrongOption(f"option {DELIVERY!r} is {AT_LEAST_ONCE}: there is no transaction to be named")
     return SinkOptions(
-        client_options(options, _OF_WRITERS),
+        client_options(options, CLIENT_OPTIONS),
         given.get(TOPIC),
         given.get(TRANSACTIONAL_ID),
         None if version is None else whole_number(APP_VERSION, version),

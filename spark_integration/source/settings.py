@@ -11,35 +11,13 @@ from typing import Any, Literal, TypeVar
 from ...client.arguments import topic_name
 from ...client.records import TopicPartition
 from ...protocol.messages.list_offsets import EARLIEST, LATEST
-from ..options import WrongOption, boolean, client_options, known_only, whole_number
+from ..options import Queries, WrongOption, boolean, client_options, known_only, whole_number
+from .option_table import OPTIONS
 from .rows import INCLUDE_HEADERS
 
 ISOLATION = "isolation"
 ATOMIC, READ_COMMITTED, READ_UNCOMMITTED = "atomic", "read_committed", "read_uncommitted"
 ISOLATIONS = (ATOMIC, READ_COMMITTED, READ_UNCOMMITTED)
-KNOWN = frozenset(
-    {
-        "subscribe",
-        "subscribePattern",
-        "assign",
-        "startingOffsets",
-        "endingOffsets",
-        "startingTimestamp",
-        "endingTimestamp",
-        "startingOffsetsByTimestamp",
-        "endingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy",
-        "maxOffsetsPerTrigger",
-        "minOffsetsPerTrigger",
-        "maxTriggerDelay",
-        "minPartitions",
-        "maxRecordsPerPartition",
-        "failOnDataLoss",
-        INCLUDE_HEADERS,
-        ISOLATION,
-        "progressGroup",
-    }
-)
 CLIENT_OPTIONS: Mapping[str, type] = {
     "isolation_level": str,
     "client_rack": str,
@@ -102,7 +80,7 @@ class SourceSettings:
 
 def read_settings(options: Mapping[str, str], *, streaming: bool) -> SourceSettings:
     """Read and check the options. Raises WrongOption with the wrong option and its allowed values."""
-    given = known_only(options, KNOWN)
+    given = known_only(options, OPTIONS)
     client = client_options(options, CLIENT_OPTIONS)
     _refuse_misplaced(given, streaming)
     minimum, maximum = _number(given, "minOffsetsPerTrigger"), _number(given, "maxOffsetsPerTrigger")
@@ -127,13 +105,10 @@ def read_settings(options: Mapping[str, str], *, streaming: bool) -> SourceSetti
 
 
 def _refuse_misplaced(given: Mapping[str, str], streaming: bool) -> None:
-    if streaming:
-        misplaced = sorted(name for name in given if name.startswith("ending"))
-        why = "a stream does not end"
-    else:
-        only = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "progressGroup")
-        misplaced = [name for name in only if name in given]
-        why = "a batch has no triggers"
+    others, why = (
+        (Queries.BATCH, "a stream does not end") if streaming else (Queries.STREAM, "a batch has no triggers")
+    )
+    misplaced = [row.name for row in OPTIONS if row.queries is others and row.name in given]
     if misplaced:
         raise WrongOption(f"option {misplaced[0]!r} is not for this kind of query: {why}")
     latest = given.get("startingOffsets", "").strip().lower() == "latest"

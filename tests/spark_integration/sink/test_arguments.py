@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from ottla.spark_integration.options import WrongOption
-from ottla.spark_integration.sink.options import of_batch, of_stream
+from ottla.spark_integration.sink.options import OPTIONS, TRANSACTIONAL_ID, of_batch, of_stream
 from ottla.spark_integration.sink.rows import WrongRows, check_schema
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -41,6 +41,12 @@ def test_columns(spark: SparkSession, schema: str, topic: str | None, message: s
 def test_other_columns_do_not_matter(spark: SparkSession) -> None:
     check_schema(StructType.fromDDL("value binary, topic int, time timestamp"), "t")
     check_schema(StructType.fromDDL("value string, topic string, partition int"), None)
+
+
+def test_the_defaults_in_the_table_are_those_in_force() -> None:
+    defaults = {row.name: row.default for row in OPTIONS if row.default and row.name != TRANSACTIONAL_ID}
+    assert of_batch(SERVERS | defaults) == of_batch(SERVERS)
+    assert len(defaults) == 2
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from pyspark.sql.datasource import (
 
 from ottla import TopicPartition
 from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
-from ottla.spark_integration.options import WrongOption
+from ottla.spark_integration.options import Queries, WrongOption
+from ottla.spark_integration.source.option_table import OPTIONS
 from ottla.spark_integration.source.pushed_filters import Pushed
 from ottla.spark_integration.source.settings import SourceSettings, Topics, read_settings
 from ottla.spark_integration.source.slices import Range
@@ -43,6 +44,13 @@ def test_topics_are_named_in_one_of_three_ways() -> None:
     assert by_pattern.topics == Topics(pattern="or.*")
     assigned = read_settings({**ADDRESS, "assign": '{"orders": [1, 0]}'}, streaming=True)
     assert assigned.topics == Topics(partitions=(ORDERS_1, ORDERS_0))
+
+
+def test_the_defaults_in_the_table_are_those_in_force() -> None:
+    for kind, other in ((stream, Queries.BATCH), (batch, Queries.STREAM)):
+        defaults = {row.name: row.default for row in OPTIONS if row.default and row.queries is not other}
+        assert len(defaults) >= 3
+        assert kind(**defaults) == kind()
 
 
 def test_bounds() -> None:
