@@ -17,7 +17,7 @@ TESTED := protocol metadata_quorum dataplane client spark_integration console cl
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
+.PHONY: help venv reference demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
 .PHONY: lint-types lint-style lint-public lint-imports lint-commits quick-tests compiled-tests suite lint-beside installed gssapi-wheel hooks
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
@@ -33,6 +33,7 @@ help:
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
 	@echo "make soak-real  load, churn and faults on real processes for MINUTES=180; tells what rises over time, and draws it"
 	@echo "make mutants how many seeds the simulations take to find each fault that is planted"
+	@echo "make reference  write the pages that are made from the code: docs/reference/, settings, metrics, layers"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
 	@echo "make lint    ruff, mypy --strict, pyright on the public API, import contracts, subjects of commits"
 	@echo "make format  let ruff format the code"
@@ -69,6 +70,9 @@ gssapi-wheel:
 	@! command -v krb5-config >/dev/null || CFLAGS='-O0 -g0' $(BIN)/python -m pip wheel -qq --disable-pip-version-check \
 	  --wheel-dir $(WHEELS) "$$($(BIN)/python -c '$(GSSAPI)')" || { \
 	  rm -rf $(WHEELS) && echo "gssapi cannot be built here: tests of Kerberos are skipped" >&2; }
+
+reference: venv
+	@for page in reference configuration metrics layers; do $(BIN)/python -m tests.render_$$page || exit; done
 
 demo: venv
 	@$(BIN)/python -m benchmarks.flights_demo

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 GLOSSARY = ROOT / "docs" / "GLOSSARY.md"
-PAGES = [page for page in (*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")) if page != GLOSSARY]
+PAGES = [page for page in (*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")) if page != GLOSSARY]
 EMPHASIS = {
     "and",
     "only",

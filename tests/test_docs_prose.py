@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+PAGES = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md")]
 WORDS_MAX = 30
 _ENDS_A_SENTENCE = re.compile(r"(?<=[.!?])[)\"*_]*\s+")
 _STARTS_ANOTHER = re.compile(r"^(?:[-*+]|\d+[.)])\s+")

@@ -211,7 +211,7 @@ class HandingOutOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssemblingOptions:
-    """Options of large messages."""
+    """Options of large messages that are read."""
 
     large_messages: bool = optional(
         True, "Whether the consumer joins the records of a value that a Producer has split."

@@ -139,7 +139,7 @@ class SendingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferOptions:
-    """Options of the buffer, and of the time for which calls wait."""
+    """Options of the buffer and of waiting calls."""
 
     buffer_memory: int = optional(
         32 * 1024 * 1024,
@@ -176,7 +176,7 @@ class RecordOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplittingOptions:
-    """Options of large messages."""
+    """Options of large messages that are sent."""
 
     large_message_segment_size: int | None = optional(
         None,
@@ -245,7 +245,7 @@ class TransactionalOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolOptions:
-    """Options of the spool, a folder of records that wait for the cluster."""
+    """Options of the spool."""
 
     spool_dir: str | os.PathLike[str] | None = optional(
         None,

@@ -61,7 +61,11 @@ def parser(name: str) -> CommandParser:
     )
     options.add_argument("--acks", choices=("all", "1", "0"), default="all", help="default: all")
     options.add_argument(
-        "-z", "--compression", default="none", choices=("none", "gzip", "snappy", "lz4", "zstd")
+        "-z",
+        "--compression",
+        default="none",
+        choices=("none", "gzip", "snappy", "lz4", "zstd"),
+        help="how batches are compressed (none)",
     )
     options.add_argument(
         "--linger-ms", type=float, default=5, metavar="MS", help="how long a batch waits for more records (5)"
