@@ -1,7 +1,7 @@
 """Comparison of arguments with the annotations of their parameters, before any use of the arguments.
 
 `Admin` checks all its methods this way (`checks_arguments`), and clients check their options (`misfit`). An annotation
-is resolved at its first use, since modules that it names may be loaded later.
+may carry bounds (`bounds`). It is resolved at its first use, since modules that it names may be loaded later.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .arguments import topic_partition
+from .bounds import OF_EACH_KIND, ArgumentBound, NamedNumbers, PartitionNumber
 from .foreign_names import is_secret
 from .records import TopicPartition
 
 ClassT = TypeVar("ClassT", bound=type[Any])
+_SHOWN_MAX = 200
+"""The number of characters of a value that an error shows."""
 
 PLAIN_KINDS: Mapping[Any, str] = {
     int: "a whole number",
@@ -62,7 +65,8 @@ def misfit(value: object, hint: object) -> str | None:
 
 
 def checks_arguments(cls: ClassT) -> ClassT:
-    """Make the public methods of a class raise TypeError for arguments that do not fit their annotations.
+    """Make the public methods of a class raise TypeError for arguments that do not fit their annotations, and
+    ValueError for values outside of bounds.
 
     The text names the method, the argument, and the place in it. Inherited methods are checked too, so that a new
     method of a base class cannot be forgotten. Subclasses are not checked. An iterator is read into a list, so that a
@@ -107,18 +111,37 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 def fitted(where: str, given: Any, hint: Any) -> Any:
     """Return the value if it fits the hint, with containers as lists, tuples and dicts.
 
-    Raises TypeError that names the place, `where`, and the kinds allowed there. Raises ValueError for a partition whose
-    number is negative or whose topic has no name.
+    Raises TypeError that names the place, `where`, and the kinds allowed there. Raises ValueError for a value outside
+    of the hint's bounds, and for a partition whose number is negative or whose topic has no name.
     """
     choices = alternatives(hint)
     for choice in choices:
-        if _has_shape(given, choice):
-            return _with_parts(where, given, choice)
+        kind, bounds = _kind_and_bounds(choice)
+        if _has_shape(given, kind):
+            fitting = _with_parts(where, given, kind)
+            for bound in bounds:
+                if not bound.allows(fitting):
+                    raise ValueError(f"{where} is {bound.words}, not {_shown(where, given)}")
+            return fitting
     wanted = " or ".join(dict.fromkeys(map(_words, choices)))
     lists = [choice for choice in choices if _is_list(choice)]
     example = f", as in {_bracketed(where, given, lists[0])}," if lists else ""
-    shown = f"a {type(given).__name__}" if _is_hidden(where, given) else repr(given)
-    raise TypeError(f"{where} is {wanted}{example or ','} not {shown}")
+    raise TypeError(f"{where} is {wanted}{example or ','} not {_shown(where, given)}")
+
+
+def _kind_and_bounds(hint: Any) -> tuple[Any, tuple[ArgumentBound, ...]]:
+    """Return the type of an annotation and the bounds of its values: first those of the type, then its own."""
+    kind, *own = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    general = OF_EACH_KIND.get(kind)
+    return kind, (*(() if general is None else (general,)), *own)
+
+
+def _shown(where: str, given: object) -> str:
+    """Return a value's text for an error: its beginning if it is long, and its type alone if it may be a secret."""
+    if _is_hidden(where, given):
+        return f"a {type(given).__name__}"
+    text = repr(given)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}... ({len(text)} characters)"
 
 
 def _has_shape(given: Any, hint: Any) -> bool:
@@ -143,9 +166,12 @@ def _with_parts(where: str, given: Any, hint: Any) -> Any:
     origin, inner = get_origin(hint) or hint, get_args(hint)
     if origin is TopicPartition:
         try:
-            return topic_partition(given)
+            partition = topic_partition(given)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{where}: {error}") from None
+        fitted(f"{where}.topic", partition.topic, str)
+        fitted(f"{where}.partition", partition.partition, PartitionNumber)
+        return partition
     if origin is tuple and inner and inner[-1] is not Ellipsis:
         if len(given) != len(inner):
             raise TypeError(f"{where} has {len(inner)} parts, not {len(given)}")
@@ -160,11 +186,16 @@ def _with_parts(where: str, given: Any, hint: Any) -> Any:
         }
     if _is_list(hint):
         return [fitted(f"{where}[{index}]", item, inner[0]) for index, item in enumerate(given)]
-    if isinstance(origin, type) and is_dataclass(origin):
-        hints = _hints(origin)
-        for field in fields(origin):
-            fitted(f"{where}.{field.name}", getattr(given, field.name), hints[field.name])
+    for name in _members(origin):
+        fitted(f"{where}.{name}", getattr(given, name), _hints(origin)[name])
     return given
+
+
+def _members(kind: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass or a named tuple; none for other types."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        return tuple(field.name for field in fields(kind))
+    return getattr(kind, "_fields", ())
 
 
 def _is_mapping(hint: Any) -> bool:
@@ -181,6 +212,10 @@ def _is_list(hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
+    hint, bounds = _kind_and_bounds(hint)
+    for bound in bounds:
+        if isinstance(bound, NamedNumbers):
+            return bound.words
     origin, inner = get_origin(hint) or hint, get_args(hint)
     if origin in PLAIN_KINDS:
         return PLAIN_KINDS[origin]
@@ -198,7 +233,7 @@ def _name(hint: Any) -> str:
         "None"
         if alternative is NoneType
         else getattr(get_origin(alternative) or alternative, "__name__", str(alternative))
-        for alternative in alternatives(hint)
+        for alternative in (_kind_and_bounds(choice)[0] for choice in alternatives(hint))
     )
     return " or ".join(names)
 
@@ -209,7 +244,7 @@ def _bracketed(where: str, given: Any, hint: Any) -> str:
     try:
         fitted("", given, kind)
     except (TypeError, ValueError):
-        choice = alternatives(kind)[0]
+        choice, _ = _kind_and_bounds(alternatives(kind)[0])
         return f"[{_EXAMPLES.get(choice, f'{_name(choice)}(...)')}]"
     return "[...]" if _is_hidden(where, given) else f"[{given!r}]"
 
@@ -221,4 +256,4 @@ def _is_hidden(where: str, given: object) -> bool:
 
 @cache
 def _hints(owner: Any) -> dict[str, Any]:
-    return get_type_hints(owner)
+    return get_type_hints(owner, include_extras=True)

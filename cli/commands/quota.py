@@ -101,8 +101,8 @@ def numbers_of(pairs: list[str]) -> dict[str, float]:
             numbers[key] = float(text)
         except ValueError:
             numbers[key] = math.nan
-        if not math.isfinite(numbers[key]):
-            raise UsageError(f"quota set takes numbers, not {key}={text}")
+        if not (math.isfinite(numbers[key]) and numbers[key] > 0):
+            raise UsageError(f"quota set takes numbers above 0, not {key}={text}")
     return numbers
 
 

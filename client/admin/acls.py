@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import IntEnum
 
-from ...protocol.cluster.acls import Acl, AclFilter
+from ...protocol.cluster.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
 from ...protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -30,10 +38,13 @@ class AclAdmin(AdminBase):
                     AclPermission.ALLOW),
             ])
 
-        Raises KafkaError for the first ACL that is refused. The other ACLs of its request are created; a request has up
+        Raises ValueError for a number that is not in its enumeration. Raises KafkaError for the first ACL that is
+        refused. The other ACLs of its request are created; a request has up
         to 5,000 ACLs, and later requests are not sent.
         """
         wanted = list(acls)
+        for index, acl in enumerate(wanted):
+            _check_numbers(f"acls[{index}]", acl)
         for begin in range(0, len(wanted), _PER_REQUEST):
             some = wanted[begin : begin + _PER_REQUEST]
             request = CreateAclsRequest(creations=[_creation(acl) for acl in some])
@@ -45,6 +56,7 @@ class AclAdmin(AdminBase):
     async def describe_acls(self, matching: AclFilter | None = None) -> list[Acl]:
         """Return the ACLs that match a filter, or all ACLs, sorted."""
         wanted = matching or AclFilter()
+        _check_numbers("matching", wanted)
         request = DescribeAclsRequest(
             resource_type_filter=wanted.resource_type,
             resource_name_filter=wanted.resource_name,
@@ -72,7 +84,10 @@ class AclAdmin(AdminBase):
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
         """Remove the ACLs that match any of the filters, in one request. Returns the removed ACLs, sorted."""
-        request = DeleteAclsRequest(filters=[_filter(matching) for matching in filters])
+        chosen = list(filters)
+        for index, matching in enumerate(chosen):
+            _check_numbers(f"filters[{index}]", matching)
+        request = DeleteAclsRequest(filters=[_filter(matching) for matching in chosen])
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         for result in response.filter_results:
@@ -92,6 +107,22 @@ class AclAdmin(AdminBase):
                 for acl in result.matching_acls
             }
         )
+
+
+def _check_numbers(where: str, given: Acl | AclFilter) -> None:
+    """Raise ValueError for a number of an ACL or a filter that its enumeration does not have. `where` names the
+    argument."""
+    kinds: dict[str, type[IntEnum]] = {
+        "resource_type": AclResourceType,
+        "pattern_type": PatternType,
+        "operation": AclOperation,
+        "permission": AclPermission,
+    }
+    for name, kind in kinds.items():
+        number = getattr(given, name)
+        if number not in tuple(kind):
+            known = ", ".join(member.name for member in kind)
+            raise ValueError(f"{where}.{name} is of {kind.__name__} ({known}), not {number!r}")
 
 
 def _creation(acl: Acl) -> AclCreation:

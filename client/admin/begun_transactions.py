@@ -17,6 +17,7 @@ from ...protocol.messages.shared_transactions import (
     CommitTransactionRequest,
     CommitTransactionResponse,
 )
+from ..bounds import AppVersion, Epoch, Name, ProducerId, TimeoutMs
 from ..transactions.transaction import Receipt, receipt_of
 from ..transactions.transactions import CommitResult
 from .session import check
@@ -41,19 +42,19 @@ class BegunTransaction(NamedTuple):
     `token` permits its bearer to write. `number` numbers the transactions of the transactional id.
     """
 
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
+    transactional_id: Name
+    producer_id: ProducerId
+    producer_epoch: Epoch
     number: int
     token: str
-    app_version: int | None = None
+    app_version: AppVersion | None = None
 
 
 class BegunTransactionAdmin(TransactionAdmin):
     """The methods that begin, commit and abort transactions in which other processes write."""
 
     async def begin_transaction(
-        self, transactional_id: str, *, app_version: int | None = None, timeout_ms: int = 60_000
+        self, transactional_id: Name, *, app_version: AppVersion | None = None, timeout_ms: TimeoutMs = 60_000
     ) -> BegunTransaction | None:
         """Return the open transaction of this id, or begin a new one.
 
@@ -70,8 +71,6 @@ class BegunTransactionAdmin(TransactionAdmin):
         ValueError for a version below 0. Raises KafkaError: INVALID_REQUEST without an id, INVALID_TRANSACTION_TIMEOUT,
         CONCURRENT_TRANSACTIONS while the previous transaction has not got all its markers, VersionUnsupported.
         """
-        if app_version is not None and app_version < 0:
-            raise ValueError(f"an application version is 0 or more, not {app_version}")
         version = -1 if app_version is None else app_version
         request = BeginTransactionRequest(
             transactional_id=transactional_id, app_version=version, timeout_ms=timeout_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest
@@ -12,6 +13,7 @@ from ...protocol.messages.quorum_description import (
     QuorumTopicAsked,
     ReplicaState,
 )
+from ..bounds import BrokerId, Within
 from ..connections.metadata import BrokerAddress
 from .admin_base import AdminBase
 from .session import TELLS_FENCED, check
@@ -45,7 +47,7 @@ class ClusterAdmin(AdminBase):
         )
 
     async def describe_quorum(
-        self, *, broker_id: int | None = None, timeout_ms: float | None = None
+        self, *, broker_id: BrokerId | None = None, timeout_ms: Annotated[float, Within(0)] | None = None
     ) -> QuorumDescription:
         """Return the voters and the leader of the metadata quorum, as any broker, or the broker `broker_id`, sees them.
 

@@ -15,10 +15,20 @@ from ...protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
 )
 from ...protocol.wire.schema import Message, Request
+from ..bounds import INT32_MAX
 from ..failures import ConnectionLost
 from .admin_base import AdminBase
 from .session import check
-from .values import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, CONFIG_SOURCES, ConfigEntry
+from .values import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CONFIG_SOURCES,
+    TOPIC_RESOURCE,
+    ConfigEntry,
+    ConfigValue,
+    ResourceType,
+    config_text,
+)
 
 _SET, _DELETE = 0, 1
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -31,8 +41,9 @@ class ConfigAdmin(AdminBase):
     brokers.
     """
 
-    async def describe_configs(self, resource_type: int, name: str) -> list[ConfigEntry]:
+    async def describe_configs(self, resource_type: ResourceType, name: str) -> list[ConfigEntry]:
         """Return all configs of a resource."""
+        _check_name(resource_type, name)
         resource = DescribeConfigsResource(
             resource_type=resource_type, resource_name=name, configuration_keys=None
         )
@@ -46,20 +57,25 @@ class ConfigAdmin(AdminBase):
 
     async def alter_configs(
         self,
-        resource_type: int,
+        resource_type: ResourceType,
         name: str,
-        changes: Mapping[str, str | None],
+        changes: Mapping[str, ConfigValue | None],
         *,
         validate_only: bool = False,
     ) -> None:
         """Set configs of a resource; other configs remain unchanged.
 
-            await admin.alter_configs(TOPIC_RESOURCE, "orders", {"retention.ms": "3600000", "segment.ms": None})
+            await admin.alter_configs(TOPIC_RESOURCE, "orders", {"retention.ms": 3_600_000, "segment.ms": None})
 
         None removes a setting, so that its default applies.
         """
+        _check_name(resource_type, name)
         configs = [
-            AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+            AlterableConfig(
+                name=key,
+                config_operation=_DELETE if value is None else _SET,
+                value=None if value is None else config_text(value),
+            )
             for key, value in changes.items()
         ]
         resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
@@ -75,7 +91,7 @@ class ConfigAdmin(AdminBase):
         for result in response.responses:
             check(result.error_code, name, result.error_message, operation="ALTER_CONFIGS", name=name)
 
-    async def list_config_resources(self, types: Iterable[int] = ()) -> list[tuple[int, str]]:
+    async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[tuple[int, str]]:
         """Return (type, name) of all resources that have a configuration, of these types or of all types."""
         response = await self.session.cluster.ask_any(ListConfigResourcesRequest(resource_types=list(types)))
         check(response.error_code, "config resources", None)
@@ -87,6 +103,16 @@ class ConfigAdmin(AdminBase):
         if resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name:
             return await self.session.cluster.ask(int(name), request)
         return await self.session.cluster.ask_any(request)
+
+
+def _check_name(resource_type: int, name: str) -> None:
+    """Raise ValueError for a topic without a name, and for a broker whose name is no id."""
+    if resource_type == TOPIC_RESOURCE and not name:
+        raise ValueError("name is the name of a topic, not ''")
+    if resource_type not in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) or not name:
+        return
+    if not (name.isascii() and name.isdecimal() and int(name) <= INT32_MAX):
+        raise ValueError(f"name is the id of a broker, as in '1', or '' for all brokers, not {name!r}")
 
 
 def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:

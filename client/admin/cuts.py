@@ -4,10 +4,12 @@ docs/TRANSACTIONS.md."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Annotated
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListAppVersionsRequest, ListCutOffsetsRequest
 from ..arguments import topic_partitions
+from ..bounds import Within
 from ..connections.metadata import ClusterMetadata, KnownTopic
 from ..records import TopicPartition
 from ..transactions.cuts import cut_offsets, cut_topics
@@ -71,7 +73,7 @@ class CutAdmin(AdminBase):
 
         return await ask_leaders(self.session, wanted, ask)
 
-    async def app_versions_at(self, cut: Cut, *, told_offset: int = -1) -> AppVersions:
+    async def app_versions_at(self, cut: Cut, *, told_offset: Annotated[int, Within(-1)] = -1) -> AppVersions:
         """Return the application versions at a consistent cut: for each transactional id the number that a
         program passed with its last commit below the cut.
 

@@ -14,6 +14,7 @@ from ...protocol.messages.failback import (
     FailedBackTopic,
     LineageTopic,
 )
+from ..bounds import Name, NumberOfBytes
 from .admin_base import AdminBase
 from .mirrors import sent_options
 from .session import check, error_of
@@ -78,13 +79,13 @@ class FailbackAdmin(AdminBase):
 
     async def failback_mirror(
         self,
-        name: str,
+        name: Name,
         *,
-        source: str,
+        source: Name,
         topics: str = ".*",
         groups: str = "",
         options: Mapping[str, str] | None = None,
-        bandwidth: int = 0,
+        bandwidth: NumberOfBytes = 0,
         acls: bool = False,
         discard: bool = False,
         validate_only: bool = False,

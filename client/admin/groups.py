@@ -26,6 +26,7 @@ from ...protocol.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
 )
+from ..bounds import Milliseconds, Offset
 from ..connections.coordinator import OF_GROUP, Coordinator
 from ..connections.metadata import BrokerAddress
 from ..consuming.membership.subscription import decode_assignment
@@ -55,7 +56,7 @@ class GroupAdmin(AdminBase):
         return [found[name] for name in sorted(found)]
 
     async def list_groups_by_broker(
-        self, *, patience_ms: int = 0
+        self, *, patience_ms: Milliseconds = 0
     ) -> dict[int, list[GroupListing] | KafkaError]:
         """Return the groups of each broker, or the broker's error.
 
@@ -143,7 +144,7 @@ class GroupAdmin(AdminBase):
             return error
 
     async def alter_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, int]
+        self, group_id: str, offsets: Mapping[TopicPartition, Offset]
     ) -> dict[TopicPartition, KafkaError | None]:
         """Commit offsets for a group without members.
 

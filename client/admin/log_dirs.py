@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ...protocol.errors import KafkaError
 from ...protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ..bounds import BrokerId
 from ..records import TopicPartition
 from .admin_base import AdminBase
 from .session import check, error_of
@@ -16,7 +17,7 @@ class LogDirAdmin(AdminBase):
     """The methods that describe the data folders of brokers, and the size of their replicas."""
 
     async def describe_log_dirs(
-        self, brokers: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None
+        self, brokers: Iterable[BrokerId] | None = None, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[int, list[LogDirDescription] | KafkaError]:
         """Return the data folders of these brokers, or of all, with their replicas; or the broker's error."""
         if brokers is None:

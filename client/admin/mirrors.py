@@ -23,6 +23,7 @@ from ...protocol.messages.mirrors import (
 )
 from ...protocol.nearest import nearest
 from ..backoff import Backoff
+from ..bounds import Name, NumberOfBytes
 from ..connections.metadata import NO_LEADER
 from ..failures import RequestTimedOut
 from ..foreign_names import JAVA, LIBRDKAFKA
@@ -174,14 +175,14 @@ class MirrorAdmin(AdminBase):
 
     async def create_mirror(
         self,
-        name: str,
+        name: Name,
         *,
-        source: str,
+        source: Name,
         topics: str,
         groups: str = "",
         start: Start = "earliest",
         options: Mapping[str, str] | None = None,
-        bandwidth: int = 0,
+        bandwidth: NumberOfBytes = 0,
         acls: bool = False,
         validate_only: bool = False,
     ) -> str:
@@ -213,7 +214,7 @@ class MirrorAdmin(AdminBase):
 
         return await self.session.with_retries(once)
 
-    async def describe_mirrors(self, names: Iterable[str] | None = None) -> list[MirrorDescription]:
+    async def describe_mirrors(self, names: Iterable[Name] | None = None) -> list[MirrorDescription]:
         """Return these mirrors, or all, by name. Every broker is asked, as each knows the progress of its own
         partitions.
 
@@ -230,12 +231,12 @@ class MirrorAdmin(AdminBase):
                 )
         return [described[name] for name in sorted(described if wanted is None else set(wanted))]
 
-    async def pause_mirror(self, name: str) -> None:
+    async def pause_mirror(self, name: Name) -> None:
         """Stop copying until the mirror is resumed. Its topics still accept no records."""
         await self._alter_mirror(name, MirrorAction.PAUSE)
 
     async def resume_mirror(
-        self, name: str, *, accept_gap: bool = False, topics: Iterable[str] | None = None
+        self, name: Name, *, accept_gap: bool = False, topics: Iterable[Name] | None = None
     ) -> None:
         """Resume copying.
 
@@ -258,7 +259,7 @@ class MirrorAdmin(AdminBase):
                 raise
 
     async def reconnect_mirror(
-        self, name: str, *, source: str = "", options: Mapping[str, str] | None = None
+        self, name: Name, *, source: str = "", options: Mapping[str, str] | None = None
     ) -> None:
         """Connect to the source with these `options` from now on, and at another address if `source` is given.
 
@@ -272,14 +273,14 @@ class MirrorAdmin(AdminBase):
         )
         await self._submit_change(request)
 
-    async def limit_mirror(self, name: str, bandwidth: int) -> None:
+    async def limit_mirror(self, name: Name, bandwidth: NumberOfBytes) -> None:
         """Limit each broker to fetch at most `bandwidth` bytes/s from the source; 0 removes the limit."""
         await self._submit_change(
             AlterMirrorRequest(name=name, action=MirrorAction.LIMIT, bandwidth=bandwidth)
         )
 
     async def promote_mirror(
-        self, name: str, *, at_cut: bool = False, progress: Progress | None = None
+        self, name: Name, *, at_cut: bool = False, progress: Progress | None = None
     ) -> MirrorDescription:
         """Stop copying, and let all topics of the mirror accept records. This cannot be undone.
 
@@ -326,7 +327,7 @@ class MirrorAdmin(AdminBase):
                 )
             await asyncio.sleep(backoff.next_s())
 
-    async def delete_mirror(self, name: str) -> None:
+    async def delete_mirror(self, name: Name) -> None:
         """Delete a mirror that is promoted, or has no topics. Its topics remain."""
         await self._alter_mirror(name, MirrorAction.DELETE)
 

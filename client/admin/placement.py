@@ -15,6 +15,7 @@ from ...protocol.messages.reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from ..bounds import BrokerId
 from ..records import TopicPartition
 from .admin_base import AdminBase
 from .session import check, error_of
@@ -34,7 +35,7 @@ class PlacementAdmin(AdminBase):
 
     async def alter_partition_reassignments(
         self,
-        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        replicas: Mapping[TopicPartition, Sequence[BrokerId] | None],
         *,
         allow_replication_factor_change: bool = True,
     ) -> dict[TopicPartition, KafkaError | None]:
@@ -120,7 +121,7 @@ class PlacementAdmin(AdminBase):
             for result in topic.partition_result
         }
 
-    async def unregister_broker(self, broker_id: int) -> None:
+    async def unregister_broker(self, broker_id: BrokerId) -> None:
         """Remove the registration of a broker that is gone for good. The replica lists of partitions still name the
         broker."""
         connection = await self.session.cluster.any_connection()

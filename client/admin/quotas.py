@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Annotated
 
 from ...protocol.messages.client_quotas import (
     AlterClientQuotasRequest,
@@ -14,6 +15,7 @@ from ...protocol.messages.client_quotas import (
     EntityData,
     OpData,
 )
+from ..bounds import Positive
 from .admin_base import AdminBase
 from .session import check
 
@@ -51,7 +53,11 @@ class QuotaAdmin(AdminBase):
         ]
 
     async def alter_quotas(
-        self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False
+        self,
+        entity: Entity,
+        changes: Mapping[str, Annotated[float, Positive()] | None],
+        *,
+        validate_only: bool = False,
     ) -> None:
         """Set quotas of one entity.
 

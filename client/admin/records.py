@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 from ...protocol.errors import KafkaError
 from ...protocol.messages.delete_records import (
@@ -13,12 +14,15 @@ from ...protocol.messages.delete_records import (
 from ...protocol.messages.list_offsets import EARLIEST as EARLIEST
 from ...protocol.messages.list_offsets import LATEST as LATEST
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ..bounds import Within
 from ..records import TopicPartition
 from .admin_base import AdminBase
 from .leader_requests import ask_leaders
 from .session import error_of
 
 TO_THE_END = -1
+Time = Annotated[int, Within(0, besides=((LATEST, "LATEST"), (EARLIEST, "EARLIEST")))]
+End = Annotated[int, Within(0, besides=((TO_THE_END, "the end of the partition"),))]
 Found = dict[TopicPartition, int | KafkaError]
 
 
@@ -26,7 +30,7 @@ class RecordAdmin(AdminBase):
     """The methods that look up offsets and delete records."""
 
     async def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self, timestamps: Mapping[TopicPartition, Time], *, read_committed: bool = False
     ) -> Found:
         """Return the offset of the first record at or after each timestamp (ms, EARLIEST or LATEST).
 
@@ -58,7 +62,7 @@ class RecordAdmin(AdminBase):
 
         return await ask_leaders(self.session, timestamps, ask)
 
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> Found:
+    async def delete_records(self, before: Mapping[TopicPartition, End]) -> Found:
         """Delete the records below each offset; TO_THE_END deletes all records.
 
         Returns the new log start offsets, or the errors.

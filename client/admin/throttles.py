@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..bounds import BrokerId, Name, NumberOfBytes
 from ..records import TopicPartition
 from .configs import ConfigAdmin
 from .values import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -17,9 +18,9 @@ class ThrottleAdmin(ConfigAdmin):
 
     async def throttle_moves(
         self,
-        moves: Mapping[TopicPartition, tuple[Sequence[int], Sequence[int]]],
-        brokers: Iterable[int],
-        bytes_per_s: int,
+        moves: Mapping[TopicPartition, tuple[Sequence[BrokerId], Sequence[BrokerId]]],
+        brokers: Iterable[BrokerId],
+        bytes_per_s: NumberOfBytes,
     ) -> None:
         """Limit the bytes/s that the moves (replicas before and after) copy from and to each broker."""
         rates = dict.fromkeys(RATES, str(bytes_per_s))
@@ -34,7 +35,7 @@ class ThrottleAdmin(ConfigAdmin):
             lists = {LEADERS: ",".join(leaders), FOLLOWERS: ",".join(followers)}
             await self.alter_configs(TOPIC_RESOURCE, topic, lists)
 
-    async def lift_throttles(self, topics: Iterable[str], brokers: Iterable[int]) -> None:
+    async def lift_throttles(self, topics: Iterable[Name], brokers: Iterable[BrokerId]) -> None:
         """Remove the limits that `throttle_moves` set from these topics and brokers."""
         for broker_id in sorted(set(brokers)):
             await self.alter_configs(BROKER_RESOURCE, str(broker_id), dict.fromkeys(RATES))

@@ -17,6 +17,7 @@ from ...protocol.messages.delegation_tokens import (
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
+from ..bounds import Milliseconds, PositiveMilliseconds
 from .admin_base import AdminBase
 from .session import check
 
@@ -56,7 +57,11 @@ class TokenAdmin(AdminBase):
     with a token."""
 
     async def create_delegation_token(
-        self, *, renewers: Iterable[str] = (), max_lifetime_ms: int | None = None, owner: str | None = None
+        self,
+        *,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: PositiveMilliseconds | None = None,
+        owner: str | None = None,
     ) -> DelegationToken:
         """Create a token of the user who asks, or of another `owner`, which requires CREATE_TOKENS on that user.
 
@@ -66,7 +71,7 @@ class TokenAdmin(AdminBase):
         """
         whose = (None, None) if owner is None else _split(owner)
         renewing = tuple(renewers)
-        asked_ms = _CLUSTERS_DEFAULT if max_lifetime_ms is None else _above_zero(max_lifetime_ms)
+        asked_ms = _CLUSTERS_DEFAULT if max_lifetime_ms is None else max_lifetime_ms
         request = CreateDelegationTokenRequest(
             owner_principal_type=whose[0],
             owner_principal_name=whose[1],
@@ -90,27 +95,23 @@ class TokenAdmin(AdminBase):
             bytes(response.hmac),
         )
 
-    async def renew_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
+    async def renew_delegation_token(self, hmac: bytes, period_ms: PositiveMilliseconds | None = None) -> int:
         """Renew the token for `period_ms` from now on, or for as long as the cluster allows. Returns the expiry time in
         ms since 1970.
 
         Raises ValueError for a period of 0 or less.
         """
-        asked_ms = _CLUSTERS_DEFAULT if period_ms is None else _above_zero(period_ms)
+        asked_ms = _CLUSTERS_DEFAULT if period_ms is None else period_ms
         connection = await self.session.cluster.any_connection()
         response = await connection.request(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=asked_ms))
         check(response.error_code, _WHAT, None)
         return response.expiry_timestamp_ms
 
-    async def expire_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
+    async def expire_delegation_token(self, hmac: bytes, period_ms: Milliseconds | None = None) -> int:
         """Remove the token at once, or let it expire `period_ms` from now on. Returns the expiry time in ms since 1970.
 
         Connections that have logged in with the token are closed then. Raises ValueError for a negative period.
         """
-        if period_ms is not None and period_ms < 0:
-            raise ValueError(
-                f"period_ms is at least 0, not {period_ms}; without it the token is removed at once"
-            )
         wanted_ms = _AT_ONCE if period_ms is None else period_ms
         connection = await self.session.cluster.any_connection()
         response = await connection.request(
@@ -160,9 +161,3 @@ def _split(principal: str) -> tuple[str, str]:
         raise ValueError(f"{principal!r} is no principal: it has to be of the form User:ann") from None
     kind, _, name = principal.partition(":")
     return kind, name
-
-
-def _above_zero(period_ms: int) -> int:
-    if period_ms <= 0:
-        raise ValueError(f"a time of {period_ms} ms: it has to be above 0")
-    return period_ms

@@ -16,17 +16,21 @@ from ...protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from ..backoff import Backoff
+from ..bounds import Count, Name
 from ..connections.metadata import TopicInfo
 from .admin_base import AdminBase
 from .session import check
-from .values import NewTopic
+from .values import NewTopic, config_text
 
 
 class TopicAdmin(AdminBase):
     """The methods that create, list, describe and delete topics."""
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics and wait until brokers know their leaders; with `validate_only` only check."""
+        """Create topics and wait until brokers know their leaders; with `validate_only` only check.
+
+        Raises ValueError for a number of partitions or replicas that differs from the topic's `assignments`.
+        """
         wanted = list(topics)
         request = CreateTopicsRequest(
             topics=[_creatable(topic) for topic in wanted],
@@ -45,7 +49,7 @@ class TopicAdmin(AdminBase):
         if not validate_only:
             await self._wait_until_led([topic.name for topic in wanted])
 
-    async def delete_topics(self, names: Iterable[str]) -> None:
+    async def delete_topics(self, names: Iterable[Name]) -> None:
         """Delete topics with all their records."""
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self.session.timeout_ms)
         connection = await self.session.cluster.any_connection()
@@ -55,7 +59,7 @@ class TopicAdmin(AdminBase):
             what = f"topic {topic.name!r}"
             check(topic.error_code, what, topic.error_message, operation="DELETE", name=topic.name or "")
 
-    async def create_partitions(self, topic: str, total: int, *, validate_only: bool = False) -> None:
+    async def create_partitions(self, topic: Name, total: Count, *, validate_only: bool = False) -> None:
         """Raise the number of partitions of `topic` to `total`; with `validate_only` only check."""
         wanted = CreatePartitionsTopic(name=topic, count=total, assignments=None)
         request = CreatePartitionsRequest(
@@ -71,7 +75,7 @@ class TopicAdmin(AdminBase):
         """Return the names of all topics, sorted."""
         return sorted((await self.session.metadata()).topics)
 
-    async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
+    async def describe_topics(self, names: Iterable[Name] | None = None) -> list[TopicInfo]:
         """Return partitions, leaders and replicas of these topics, or of all. Raises KafkaError,
         UNKNOWN_TOPIC_OR_PARTITION, for a name that does not exist."""
         names = None if names is None else list(names)
@@ -99,6 +103,7 @@ class TopicAdmin(AdminBase):
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
     """Return the request's form of a topic. With explicit assignments both numbers are -1, as the protocol requires."""
+    _check_agreement(topic)
     assignments = [
         CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
         for index, brokers in topic.assignments.items()
@@ -108,5 +113,24 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         num_partitions=-1 if assignments else topic.num_partitions,
         replication_factor=-1 if assignments else topic.replication_factor,
         assignments=assignments,
-        configs=[CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()],
+        configs=[
+            CreatableTopicConfig(name=key, value=config_text(value)) for key, value in topic.configs.items()
+        ],
     )
+
+
+def _check_agreement(topic: NewTopic) -> None:
+    """Raise ValueError if a topic's numbers contradict its assignments."""
+    if not topic.assignments:
+        return
+    partitions = len(topic.assignments)
+    if topic.num_partitions not in (-1, partitions):
+        raise ValueError(
+            f"num_partitions of topic {topic.name!r} is {topic.num_partitions}, but its assignments have {partitions}"
+        )
+    for index, brokers in topic.assignments.items():
+        if topic.replication_factor not in (-1, len(brokers)):
+            raise ValueError(
+                f"replication_factor of topic {topic.name!r} is {topic.replication_factor}, but its assignments give "
+                f"partition {index} {len(brokers)}"
+            )

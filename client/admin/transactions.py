@@ -20,6 +20,7 @@ from ...protocol.messages.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ..bounds import Milliseconds, Name, ProducerId
 from ..connections.metadata import BrokerAddress
 from ..connections.operator_proof import prove_operator
 from ..records import TopicPartition
@@ -47,8 +48,8 @@ class TransactionAdmin(AdminBase):
         self,
         *,
         states: Iterable[str] = (),
-        producer_ids: Iterable[int] = (),
-        open_longer_than_ms: int | None = None,
+        producer_ids: Iterable[ProducerId] = (),
+        open_longer_than_ms: Milliseconds | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
         """Return the transactional ids that pass all filters, sorted, asked from every broker.
@@ -67,10 +68,10 @@ class TransactionAdmin(AdminBase):
         self,
         *,
         states: Iterable[str] = (),
-        producer_ids: Iterable[int] = (),
-        open_longer_than_ms: int | None = None,
+        producer_ids: Iterable[ProducerId] = (),
+        open_longer_than_ms: Milliseconds | None = None,
         pattern: str | None = None,
-        patience_ms: int = 0,
+        patience_ms: Milliseconds = 0,
     ) -> dict[int, list[TransactionListing] | KafkaError]:
         """Return transactional ids as `list_transactions` does, by the broker that reports them; or the broker's error.
 
@@ -92,7 +93,7 @@ class TransactionAdmin(AdminBase):
             for state in response.transaction_states
         ]
 
-    async def describe_transactions(self, names: Iterable[str]) -> Described:
+    async def describe_transactions(self, names: Iterable[Name]) -> Described:
         """Return the newest transaction of each transactional id, asked from its coordinator; or the error:
         TRANSACTIONAL_ID_NOT_FOUND."""
         waiting = list(dict.fromkeys(names))
@@ -119,7 +120,7 @@ class TransactionAdmin(AdminBase):
         if problem is not None:
             raise problem
 
-    async def abort_transaction(self, transactional_id: str) -> None:
+    async def abort_transaction(self, transactional_id: Name) -> None:
         """Abort the open transaction of a transactional id; its producer is fenced. Nothing happens if no transaction
         is open.
 
@@ -132,7 +133,7 @@ class TransactionAdmin(AdminBase):
         response = await connection.request(request)
         check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
 
-    async def delete_transactional_id(self, transactional_id: str) -> None:
+    async def delete_transactional_id(self, transactional_id: Name) -> None:
         """Remove a transactional id and its application version, as if it had never existed. A producer that still uses
         the id is refused in its next transaction.
 

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from ...protocol.errors import KafkaError
+from ..bounds import INT16_MAX, INT32_MAX, BrokerId, Finite, Name, NamedNumbers, PartitionNumber, Within
 from ..connections.metadata import BrokerAddress
 from ..records import TopicPartition
 
 TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE = 2, 4, 8
 CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 16, 32
+ResourceType = Annotated[
+    int,
+    NamedNumbers(
+        (
+            (TOPIC_RESOURCE, "TOPIC_RESOURCE"),
+            (BROKER_RESOURCE, "BROKER_RESOURCE"),
+            (BROKER_LOGGER_RESOURCE, "BROKER_LOGGER_RESOURCE"),
+            (CLIENT_METRICS_RESOURCE, "CLIENT_METRICS_RESOURCE"),
+            (GROUP_RESOURCE, "GROUP_RESOURCE"),
+        )
+    ),
+]
+ConfigValue = str | bool | Annotated[float, Finite()]
+"""A value of a config; an int is also a float. Requests carry texts: see `config_text`."""
 CONFIG_SOURCES = {
     1: "topic",
     2: "broker",
@@ -24,19 +39,29 @@ CONFIG_SOURCES = {
 }
 
 
+_CLUSTERS: Final = ((-1, "the cluster's default"),)
+
+
+def config_text(value: ConfigValue) -> str:
+    """Return the text of a config's value: `true` and `false`, and numbers without an unneeded fraction."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create; -1 leaves a number to the cluster's defaults. `assignments` has the replicas of each
     partition.
 
-        NewTopic("invoices", num_partitions=3, configs={"retention.ms": "3600000"})
+        NewTopic("invoices", num_partitions=3, configs={"retention.ms": 3_600_000})
     """
 
-    name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str] = field(default_factory=dict)
+    name: Name
+    num_partitions: Annotated[int, Within(1, INT32_MAX, _CLUSTERS)] = -1
+    replication_factor: Annotated[int, Within(1, INT16_MAX, _CLUSTERS)] = -1
+    assignments: Mapping[PartitionNumber, Sequence[BrokerId]] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +243,8 @@ class Cut(NamedTuple):
     that no transaction was ever decided.
     """
 
-    commit_index: int
-    metadata_offset: int = -1
+    commit_index: Annotated[int, Within(-1)]
+    metadata_offset: Annotated[int, Within(-1)] = -1
     """Offset of the quorum's metadata at which the cut was found; -1 makes the leaders ask for it."""
 
 

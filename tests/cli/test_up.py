@@ -75,7 +75,7 @@ def test_topics_from_creation_to_deletion(cluster: RunningCluster) -> None:
     [
         (("create", "a b"), "INVALID_TOPIC_EXCEPTION"),
         (("create", "t", "-r", "4"), "INVALID_REPLICATION_FACTOR"),
-        (("create", "t", "-p", "0"), "INVALID_PARTITIONS"),
+        (("create", "t", "-p", "0"), "-p takes 1 or more, not 0"),
         (("create", "t", "--config", "retention.m=1"), "retention.ms"),
         (("describe", "nothing"), "nothing"),
     ],

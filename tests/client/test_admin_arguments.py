@@ -1,4 +1,5 @@
-"""Every method of the admin client refuses arguments of the wrong kind, with an error that states the allowed values.
+"""Every method of the admin client refuses arguments of the wrong kind and values out of bounds, with an error that
+names the argument, the given value and the allowed values.
 
 The admin clients here were never started: a method that went on to send anything would raise RuntimeError.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_type_hints
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import ottla.sync
 from ottla import Admin, NewTopic, TopicPartition
 from ottla.client.admin import (
+    BROKER_RESOURCE,
     TOPIC_RESOURCE,
     BegunTransaction,
     Cut,
@@ -22,13 +24,16 @@ from ottla.client.admin import (
     ProducerDescription,
     UserPassword,
 )
+from ottla.client.admin.values import ResourceType, config_text
 from ottla.client.kinds import checks_arguments
+from ottla.protocol.cluster.acls import Acl, AclFilter
 
 PLACE = TopicPartition("orders", 0)
 FITTING: dict[Any, Any] = {
     str: "orders",
     int: 1,
     bytes: b"x",
+    ResourceType: TOPIC_RESOURCE,
     Cut: Cut(1),
     BegunTransaction: BegunTransaction("id", 1, 1, 1, "token"),
     HangingTransaction: HangingTransaction(PLACE, ProducerDescription(1, 1, 1, 1, 1, 1)),
@@ -50,19 +55,19 @@ def parameters() -> Iterator[tuple[str, str]]:
 
 def fitting(method: Callable[..., Any], besides: str) -> dict[str, Any]:
     """Return an argument for each required parameter but one."""
-    hints = get_type_hints(method)
+    plain, bounded = get_type_hints(method), get_type_hints(method, include_extras=True)
     return {
-        one.name: FITTING.get(hints[one.name], {})
+        one.name: FITTING.get(bounded[one.name], FITTING.get(plain[one.name], {}))
         for one in inspect.signature(method).parameters.values()
         if one.name not in ("self", besides) and one.default is one.empty
     }
 
 
-async def refusal(name: str, arguments: dict[str, Any]) -> str:
-    """Return the text of the TypeError that both admin clients raise."""
-    with pytest.raises(TypeError) as waiting:
+async def refusal(name: str, arguments: dict[str, Any], kind: type[Exception] = TypeError) -> str:
+    """Return the text of the error that both admin clients raise."""
+    with pytest.raises(kind) as waiting:
         await getattr(Admin(), name)(**arguments)
-    with pytest.raises(TypeError) as blocking:
+    with pytest.raises(kind) as blocking:
         getattr(ottla.sync.Admin(), name)(**arguments)
     assert str(waiting.value) == str(blocking.value)
     return str(waiting.value)
@@ -122,8 +127,8 @@ def test_the_lists_are_found() -> None:
         ),  # type: ignore[arg-type]
         (
             "create_topics",
-            {"topics": [NewTopic("ab", configs={"retention.ms": 5})]},
-            "topics[0].configs['retention.ms'] is a str, not 5",
+            {"topics": [NewTopic("ab", configs={"retention.ms": b"5"})]},
+            "topics[0].configs['retention.ms'] is a str or True or False or a number, not b'5'",
         ),  # type: ignore[dict-item]
         (
             "create_topics",
@@ -137,18 +142,19 @@ def test_the_lists_are_found() -> None:
         ),
         (
             "alter_configs",
-            {"resource_type": TOPIC_RESOURCE, "name": "t", "changes": {"retention.ms": 5}},
-            "changes['retention.ms'] is a str or None, not 5",
+            {"resource_type": TOPIC_RESOURCE, "name": "t", "changes": {"cleanup.policy": ["compact"]}},
+            "changes['cleanup.policy'] is a str or True or False or a number or None, not ['compact']",
         ),
         (
             "alter_configs",
-            {"resource_type": TOPIC_RESOURCE, "name": "t", "changes": {"preallocate": True}},
-            "changes['preallocate'] is a str or None, not True",
+            {"resource_type": "topic", "name": "t", "changes": {}},
+            "resource_type is TOPIC_RESOURCE (2), BROKER_RESOURCE (4), BROKER_LOGGER_RESOURCE (8), "
+            "CLIENT_METRICS_RESOURCE (16) or GROUP_RESOURCE (32), not 'topic'",
         ),
         (
             "alter_configs",
             {"resource_type": TOPIC_RESOURCE, "name": "t", "changes": "retention.ms=5"},
-            "changes is a mapping of str to str or None, not 'retention.ms=5'",
+            "changes is a mapping of str to str or bool or float or None, not 'retention.ms=5'",
         ),
         (
             "alter_quotas",
@@ -175,6 +181,161 @@ def test_the_lists_are_found() -> None:
 )
 async def test_the_place_is_named(name: str, arguments: dict[str, Any], message: str) -> None:
     assert await refusal(name, arguments) == f"{name}: {message}"
+
+
+ACL = Acl(2, "orders", 3, "User:ann", "*", 3, 3)
+OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "create_topics",
+        {"topics": [NewTopic("ab", 0)]},
+        "topics[0].num_partitions is 1 to 2147483647, or -1 for the cluster's default, not 0",
+    ),
+    (
+        "create_topics",
+        {"topics": [NewTopic("ab", 1, 40_000)]},
+        "topics[0].replication_factor is 1 to 32767, or -1 for the cluster's default, not 40000",
+    ),
+    ("create_topics", {"topics": [NewTopic("")]}, "topics[0].name is a text that is not empty, not ''"),
+    (
+        "create_topics",
+        {"topics": [NewTopic("ab", assignments={0: [-1]})]},
+        "topics[0].assignments[0][0] is 0 to 2147483647, not -1",
+    ),
+    (
+        "create_topics",
+        {"topics": [NewTopic("ab", configs={"min.cleanable.dirty.ratio": float("nan")})]},
+        "topics[0].configs['min.cleanable.dirty.ratio'] is a finite number, not nan",
+    ),
+    ("create_partitions", {"topic": "ab", "total": 0}, "total is 1 to 2147483647, not 0"),
+    ("delete_topics", {"names": [""]}, "names[0] is a text that is not empty, not ''"),
+    (
+        "alter_configs",
+        {"resource_type": 3, "name": "t", "changes": {}},
+        "resource_type is TOPIC_RESOURCE (2), BROKER_RESOURCE (4), BROKER_LOGGER_RESOURCE (8), "
+        "CLIENT_METRICS_RESOURCE (16) or GROUP_RESOURCE (32), not 3",
+    ),
+    ("alter_offsets", {"group_id": "g", "offsets": {PLACE: -5}}, f"offsets[{PLACE!r}] is 0 or more, not -5"),
+    (
+        "list_offsets",
+        {"timestamps": {PLACE: -7}},
+        f"timestamps[{PLACE!r}] is 0 or more, or -1 for LATEST, or -2 for EARLIEST, not -7",
+    ),
+    (
+        "delete_records",
+        {"before": {PLACE: -2}},
+        f"before[{PLACE!r}] is 0 or more, or -1 for the end of the partition, not -2",
+    ),
+    (
+        "alter_quotas",
+        {"entity": {"user": None}, "changes": {"producer_byte_rate": float("inf")}},
+        "changes['producer_byte_rate'] is a finite number above 0, not inf",
+    ),
+    (
+        "alter_quotas",
+        {"entity": {"user": None}, "changes": {"producer_byte_rate": 10**400}},
+        f"changes['producer_byte_rate'] is a finite number above 0, not {str(10**400)[:200]}... (401 characters)",
+    ),
+    ("unregister_broker", {"broker_id": -5}, "broker_id is 0 to 2147483647, not -5"),
+    (
+        "alter_partition_reassignments",
+        {"replicas": {PLACE: [-1]}},
+        f"replicas[{PLACE!r}][0] is 0 to 2147483647, not -1",
+    ),
+    (
+        "find_cut",
+        {"partitions": [TopicPartition("orders", 1 << 40)]},
+        f"partitions[0].partition is 0 to 2147483647, not {1 << 40}",
+    ),
+    ("cut_offsets", {"cut": Cut(-2), "partitions": []}, "cut.commit_index is -1 or more, not -2"),
+    ("begin_transaction", {"transactional_id": "t", "app_version": -1}, "app_version is 0 or more, not -1"),
+    ("begin_transaction", {"transactional_id": "t", "timeout_ms": 0}, "timeout_ms is 1 to 2147483647, not 0"),
+    (
+        "abort_begun_transaction",
+        {"transaction": BegunTransaction("t", -1, 0, 0, "token")},
+        "transaction.producer_id is 0 or more, not -1",
+    ),
+    ("renew_delegation_token", {"hmac": b"x", "period_ms": 0}, "period_ms is 1 or more, not 0"),
+    ("expire_delegation_token", {"hmac": b"x", "period_ms": -1}, "period_ms is 0 or more, not -1"),
+    ("limit_mirror", {"name": "m", "bandwidth": -1}, "bandwidth is 0 or more, not -1"),
+    ("describe_quorum", {"timeout_ms": float("nan")}, "timeout_ms is 0 or more, not nan"),
+]
+"""Values that no request can carry, or that no cluster accepts."""
+
+
+@pytest.mark.parametrize(("name", "arguments", "message"), OUT_OF_BOUNDS)
+async def test_values_out_of_bounds_are_refused(name: str, arguments: dict[str, Any], message: str) -> None:
+    assert await refusal(name, arguments, ValueError) == f"{name}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        (
+            "alter_configs",
+            {"resource_type": BROKER_RESOURCE, "name": "first", "changes": {}},
+            "name is the id of a broker, as in '1', or '' for all brokers, not 'first'",
+        ),
+        (
+            "describe_configs",
+            {"resource_type": TOPIC_RESOURCE, "name": ""},
+            "name is the name of a topic, not ''",
+        ),
+        (
+            "create_topics",
+            {"topics": [NewTopic("ab", 2, assignments={0: [1]})]},
+            "num_partitions of topic 'ab' is 2, but its assignments have 1",
+        ),
+        (
+            "create_topics",
+            {"topics": [NewTopic("ab", 1, 3, assignments={0: [1]})]},
+            "replication_factor of topic 'ab' is 3, but its assignments give partition 0 1",
+        ),
+        (
+            "create_acls",
+            {"acls": [ACL._replace(permission=9)]},
+            "acls[0].permission is of AclPermission (UNKNOWN, ANY, DENY, ALLOW), not 9",
+        ),
+        (
+            "describe_acls",
+            {"matching": AclFilter(pattern_type=-1)},
+            "matching.pattern_type is of PatternType (UNKNOWN, ANY, MATCH, LITERAL, PREFIXED), not -1",
+        ),
+    ],
+)
+async def test_arguments_that_do_not_go_together_are_refused(
+    name: str, arguments: dict[str, Any], message: str
+) -> None:
+    assert await refusal(name, arguments, ValueError) == message
+
+
+def numbers_and_texts() -> Iterator[tuple[str, str, Any]]:
+    for name, parameter in parameters():
+        hint = get_type_hints(getattr(Admin, name))[parameter]
+        kinds = {int: 1 << 70, str: "half \ud800"}
+        for kind, wrong in kinds.items():
+            if hint in (kind, kind | None):
+                yield name, parameter, wrong
+            if hint in (Iterable[kind], Iterable[kind] | None):  # type: ignore[valid-type]
+                yield name, parameter, [wrong]
+
+
+@pytest.mark.parametrize(("name", "parameter", "wrong"), list(numbers_and_texts()))
+async def test_values_that_no_request_can_carry_are_refused(name: str, parameter: str, wrong: Any) -> None:
+    arguments = {**fitting(getattr(Admin, name), parameter), parameter: wrong}
+    told = await refusal(name, arguments, ValueError)
+    assert told.startswith(f"{name}: {parameter}"), told
+    assert "not " in told
+
+
+async def test_a_text_of_a_request_has_a_greatest_length() -> None:
+    told = await refusal("pause_mirror", {"name": "m" * 32_768}, ValueError)
+    assert told.startswith("pause_mirror: name is at most 32767 bytes long in UTF-8")
+    assert told.endswith("... (32770 characters)")
+
+
+def test_values_of_configs_become_texts() -> None:
+    values = (True, False, 5, 3_600_000.0, 0.5, "x")
+    assert [*map(config_text, values)] == ["true", "false", "5", "3600000", "0.5", "x"]
 
 
 @pytest.mark.parametrize(

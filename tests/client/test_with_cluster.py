@@ -247,3 +247,16 @@ async def test_a_topic_whose_limit_shrinks_takes_everything_in_parts(
     assert offsets == sorted(set(offsets))
     if kind != "spool":  # between a spool's chunks stand the markers of its transactions
         assert offsets == list(range(len(values)))
+
+
+async def test_values_of_settings_may_be_numbers_and_truth_values(cluster: RunningCluster) -> None:
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        configs = {"retention.ms": 5_000, "preallocate": True, "min.cleanable.dirty.ratio": 0.25}
+        await admin.create_topics([NewTopic("typed", 1, 1, configs=configs)])
+        await admin.alter_configs(TOPIC_RESOURCE, "typed", {"retention.ms": 6_000.0, "preallocate": False})
+        own = {
+            entry.name: entry.value
+            for entry in await admin.describe_configs(TOPIC_RESOURCE, "typed")
+            if entry.source == "topic"
+        }
+    assert own == {"retention.ms": "6000", "preallocate": "false", "min.cleanable.dirty.ratio": "0.25"}

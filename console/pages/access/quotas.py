@@ -22,7 +22,7 @@ KEYS: Final = (
     "connection_creation_rate of addresses"
 )
 FIELD: Final = "quotas"
-_RULE: Final = "a quota is key=number"
+_RULE: Final = "a quota is key=number, above 0"
 _GROUPED: Final = re.compile(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
 """Numbers with separators of thousands. Other commas are none: 1,5 is not 15."""
 _DEFAULT: Final = "default "
@@ -94,7 +94,7 @@ def _limit(key: str, value: str) -> float:
         number = float(value.replace("_", ""))
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
+    if not (math.isfinite(number) and number > 0):
         raise BadQuestion(f"{_RULE}, not {f'{key}={value}'[:80]!r}")
     return number
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ....client.admin import TOPIC_RESOURCE, NewTopic
+from ....client.admin.values import config_text
 from ....client.admin.records import EARLIEST, LATEST, TO_THE_END
 from ....client.admin.trim import CannotTrim, check_within_ends
 from ....client.connections.metadata import TopicInfo
@@ -75,8 +76,9 @@ async def plan_creation(visit: Visit) -> Change:
         differences.append(Difference(what, None, "the cluster's default" if number < 0 else str(number)))
         words += [] if number < 0 else [flag, str(number)]
     for key, value in topic.configs.items():
-        differences.append(Difference(key, None, value))
-        words += option("--config", f"{key}={value}")
+        text = config_text(value)
+        differences.append(Difference(key, None, text))
+        words += option("--config", f"{key}={text}")
     return Change(
         title=f"Create topic {topic.name}",
         differences=differences,
