@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ....client.admin import TOPIC_RESOURCE, NewTopic
-from ....client.admin.values import config_text
 from ....client.admin.records import EARLIEST, LATEST, TO_THE_END
 from ....client.admin.trim import CannotTrim, check_within_ends
+from ....client.admin.values import config_text
 from ....client.connections.metadata import TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
