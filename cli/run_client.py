@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
-from ..client.failures import AuthenticationFailed, ConnectionLost, NoBrokerReachable
+from ..client.failures import AuthenticationFailed, ClientError, ConnectionLost, NoBrokerReachable
 from ..protocol.errors import KafkaError
 from .failures import CommandFailed, UsageError
 
@@ -34,8 +34,8 @@ def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 def refusal(error: KafkaError) -> str:
-    """Return the text of a cluster's refusal: the reason, then Kafka's name of the error."""
-    return f"{error.message} ({error.code.name})"
+    """Return the text of a refusal: the reason, then Kafka's name of the error if the cluster sent it."""
+    return error.message if isinstance(error, ClientError) else f"{error.message} ({error.code.name})"
 
 
 def raise_refusals(failures: Mapping[str, KafkaError]) -> None:

@@ -1,7 +1,8 @@
 """Failures that the client itself detects. All are subclasses of KafkaError, so `except KafkaError` covers them.
 
 The `code` of a failure is Kafka's if Kafka's clients report one, and otherwise a code reserved for clients
-(`ErrorCode.is_of_client`). No failure of the client has UNKNOWN_SERVER_ERROR, which means that a server failed.
+(`ErrorCode.is_of_client`). No failure of the client has UNKNOWN_SERVER_ERROR, which means that a server failed. The
+text of a failure (`str`) is its message alone: names of codes stand in texts only where a broker sent the code.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ class ClientError(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(self.error_code, message)
+        self.args = (message,)  # A copy of the exception, as between processes, is made with these.
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class ConnectionLost(ClientError):
@@ -129,6 +134,7 @@ class UnreadableRecords(ClientError):
         where = f"{partition.topic}-{partition.partition}: {what} at offset {offset}"
         way_on = way_on or f"seek to {next_offset} to go on behind it"
         super().__init__(f"{where} cannot be read: {reason.message}; {way_on}")
+        self.args = (reason, partition, offset, next_offset)
         self.code = reason.code
         self.reason = reason
         self.partition = partition

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..client.failures import (
     AuthenticationFailed,
+    ClientError,
     ConnectionLost,
     NoBrokerReachable,
     RequestTimedOut,
@@ -56,7 +57,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def _refusal(error: KafkaError) -> Failure:
-    reason = f"{error.message} ({error.code.name})"
+    reason = error.message if isinstance(error, ClientError) else f"{error.message} ({error.code.name})"
     if error.code in _MISSING:
         return Failure(404, "There is no such thing", reason)
     if error.code.name.endswith("AUTHORIZATION_FAILED"):

@@ -242,7 +242,7 @@ class TransactionState:
         """Return the error of a producer that has been fenced; `error` is the answer that said so."""
         return ProducerFenced(
             f"the producer {self.transactional_id!r} was replaced by another one, or its transaction was open for "
-            f"longer than its timeout ({error.message})"
+            f"longer than its timeout ({error})"
         )
 
     def _explained(self, error: KafkaError) -> KafkaError:

@@ -11,7 +11,7 @@ AWAY = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
   File "spark_integration/source/cluster_view.py", line 48, in start
     await self.admin.start()
     ^^^^^^^^^^^^^^^^^^^^^^^^
-ottla.client.failures.NoBrokerReachable: NETWORK_EXCEPTION: no broker answers at 127.0.0.1:1
+ottla.client.failures.NoBrokerReachable: no broker answers at 127.0.0.1:1
  SQLSTATE: 38000 SQLSTATE: XXKST
 === Streaming Query ===
 Identifier: flight-delays [id = 1, runId = 2]
@@ -34,7 +34,7 @@ org.apache.spark.api.python.PythonException: other
     [
         (
             AWAY,
-            "ottla.client.failures.NoBrokerReachable: NETWORK_EXCEPTION: no broker answers at 127.0.0.1:1",
+            "ottla.client.failures.NoBrokerReachable: no broker answers at 127.0.0.1:1",
         ),
         (
             IN_FOREACH_BATCH,
