@@ -52,8 +52,8 @@ def known_only(options: Mapping[str, str], rows: Iterable[OptionRow]) -> dict[st
         if name.startswith(PREFIX) or name in ELSEWHERE:
             continue
         if name not in names:
-            meant = nearest(given, known)
-            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(sorted(known))}"
+            meant = nearest(given, names.values())
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(sorted(names.values()))}"
             raise WrongOption(f"format('ottla') has no option {given!r}; {hint}")
         found[names[name]] = value
     return found
