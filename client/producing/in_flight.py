@@ -13,9 +13,13 @@ from ..connections.connection import Connection
 from .accumulator import PartitionQueue, ProducerBatch
 from .leaders import Leaders, Spawn
 
-STALL_S = 1.0
+STALL_S = 0.5
 """Time in seconds after which another broker is asked for the leader: the silent one may hang and have been
 replaced."""
+_LOOK_AGAIN_S = 0.15
+"""The least time in seconds until a broker is asked again whether a silent leader was replaced."""
+_LOOK_AGAIN_PART = 1 / 6
+"""The part of a leader's silence until the next question, so that a cluster that is only slow is asked ever less."""
 
 Sent = list[tuple[PartitionQueue[Any], ProducerBatch[Any]]]
 """The queues and batches that one request carries."""
@@ -77,10 +81,11 @@ class InFlight:
         if not self._by_connection:
             return
         loop = asyncio.get_running_loop()
-        if any(loop.time() - outstanding.heard_s >= STALL_S for outstanding in self._by_connection.values()):
+        silence = loop.time() - min(outstanding.heard_s for outstanding in self._by_connection.values())
+        if silence >= STALL_S:
             self._spawn(self._leave_stalled_leaders())
         self._cluster.keep_ready(self._next_leaders())
-        self._stall_watch = loop.call_later(STALL_S, self._look_for_stalls)
+        self._stall_watch = loop.call_later(next_look_s(silence), self._look_for_stalls)
 
     def _next_leaders(self) -> set[int]:
         """Return the brokers that may become the partitions' leaders. Connections to them are made ahead of a
@@ -109,3 +114,10 @@ class InFlight:
                 leader is not None and leader[0] != connection.address.id for leader in leaders
             ):
                 connection.close()
+
+
+def next_look_s(silence_s: float) -> float:
+    """Return the seconds until the watch looks again, after the longest silence of a broker with open requests."""
+    if silence_s < STALL_S:
+        return STALL_S - silence_s
+    return max(_LOOK_AGAIN_S, silence_s * _LOOK_AGAIN_PART)
