@@ -1,9 +1,11 @@
-"""Time from kill -9 of a leader to the next acknowledged write, with Ottla's client: one record at a time, acks=all.
+"""Time from the death of a leader to the next acknowledged write, with Ottla's client: one record at a time, acks=all.
 
-    python -m benchmarks.failover [--trials N]
+    python -m benchmarks.failover [--trials N] [--silent]
 
-Each trial waits until the topic is in sync. It kills the leader with SIGKILL while a writer keeps one record in flight,
-and takes the time from the kill to the first acknowledgement of a record sent after it.
+Each trial waits until the topic is in sync. It ends the leader while a writer keeps one record in flight, and takes the
+time from then to the first acknowledgement of a record sent after it. The leader is killed with SIGKILL. With
+`--silent` it is stopped with SIGSTOP: its connections stay open and nothing answers, as when a machine or its network
+is lost.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from ottla.client.producer import Producer
 from .clusters import Cluster, ottla_cluster
 
 TOPIC = "failover"
+STOPPED_S = 4.0
 
 
 class Writer:
@@ -53,13 +56,15 @@ class Writer:
                 return acknowledged
 
 
-async def trial(cluster: Cluster, admin: Admin, writer: Writer) -> float:
+async def trial(cluster: Cluster, admin: Admin, writer: Writer, *, is_silent: bool) -> float:
     """Run one failover; return its seconds."""
     leader = await in_sync_leader(admin)
     node = cluster.broker(leader)
     await asyncio.sleep(1.0)
     while not writer.acknowledged.empty():
         writer.acknowledged.get_nowait()
+    if is_silent:
+        return await stopped(node.pid, writer)
     dying = watch_end(node.pid)
     killed = time.monotonic()
     os.kill(node.pid, signal.SIGKILL)
@@ -69,6 +74,22 @@ async def trial(cluster: Cluster, admin: Admin, writer: Writer) -> float:
         took = await writer.first_sent_after(dead) - killed
     await asyncio.sleep(0.3)
     cluster.restart(node)
+    return took
+
+
+async def stopped(pid: int, writer: Writer) -> float:
+    """Stop a leader's process until a record that was sent afterwards is acknowledged; return the seconds.
+
+    The process stays stopped for STOPPED_S more, as after a short pause the quorum would be more patient with it.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(60):
+            took = await writer.first_sent_after(began) - began
+        await asyncio.sleep(STOPPED_S)
+    finally:
+        os.kill(pid, signal.SIGCONT)
     return took
 
 
@@ -98,7 +119,7 @@ async def in_sync_leader(admin: Admin) -> int:
             await asyncio.sleep(0.02)
 
 
-async def measure(cluster: Cluster, trials: int, console: Console) -> list[float]:
+async def measure(cluster: Cluster, trials: int, console: Console, *, is_silent: bool) -> list[float]:
     async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         await admin.create_topics([NewTopic(TOPIC, 1, 3)])
         async with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
@@ -107,7 +128,7 @@ async def measure(cluster: Cluster, trials: int, console: Console) -> list[float
             writing = asyncio.create_task(writer.run())
             took = []
             for n in range(trials):
-                took.append(await trial(cluster, admin, writer))
+                took.append(await trial(cluster, admin, writer, is_silent=is_silent))
                 console.print(f"trial {n + 1}: {took[-1] * 1e3:.1f} ms")
             writing.cancel()
             return took
@@ -118,10 +139,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument(
+        "--silent", action="store_true", help="stop the leader with SIGSTOP instead of killing it"
+    )
     args = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="failover-") as folder, ottla_cluster(Path(folder)) as cluster:
-        took = [t * 1e3 for t in uvloop.run(measure(cluster, args.trials, console))]
+        took = [t * 1e3 for t in uvloop.run(measure(cluster, args.trials, console, is_silent=args.silent))]
     table = Table("trials", "p50 ms", "worst ms", "all ms")
     listed = " ".join(f"{t:.1f}" for t in sorted(took))
     table.add_row(str(len(took)), f"{statistics.median(took):.1f}", f"{max(took):.1f}", listed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from ..protocol.cluster.cluster_image import ClusterImage
 from .broker_sessions import BrokerSession
@@ -26,9 +26,16 @@ class BrokerProbes:
     """
 
     def __init__(
-        self, duties: LeaderDuties, image: Callable[[], ClusterImage], *, believes_any_refusal: bool
+        self,
+        duties: LeaderDuties,
+        image: Callable[[], ClusterImage],
+        on_answer: Callable[[int], None],
+        *,
+        believes_any_refusal: bool,
     ) -> None:
-        """`believes_any_refusal` accepts refusals from other machines, too."""
+        """`on_answer` is called with the id of a silent broker that answers a probe. `believes_any_refusal` accepts
+        refusals from other machines, too."""
+        self._on_answer = on_answer
         self._duties = duties
         self._image = image
         self._believes_any_refusal = believes_any_refusal
@@ -50,6 +57,17 @@ class BrokerProbes:
         """Probe all brokers that closed their sessions before this node became leader."""
         for session in self._ended.values():
             self._suspect(session)
+
+    def silent(self, session: BrokerSession) -> None:
+        """Probe a broker whose session is open and whose heartbeats are missing. Only an answer counts: its process is
+        alive."""
+        if session.heartbeat_port and session.host:
+            self._start(self._probe_silent(session))
+
+    async def _probe_silent(self, session: BrokerSession) -> None:
+        result = await probe(session.link.datagrams, session.host, session.heartbeat_port)
+        if result is ProbeResult.ALIVE:
+            self._on_answer(session.broker_id)
 
     def stop(self) -> None:
         """Cancel all probes."""
@@ -75,7 +93,10 @@ class BrokerProbes:
             logger.info("broker %d ended its session, and its port is refused", session.broker_id)
             self._duties.fence(session.broker_id, broker.broker_epoch)
             return
-        task = asyncio.create_task(self._probe(session, broker.broker_epoch), name="probe of a broker")
+        self._start(self._probe(session, broker.broker_epoch))
+
+    def _start(self, probing: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(probing, name="probe of a broker")
         self._probes[task] = None
         task.add_done_callback(self._probes.pop)
 

@@ -15,7 +15,9 @@ from ..protocol.cluster.transaction_table import TransactionMetadata
 from ..protocol.messages.app_version_questions import AskAppVersions
 from ..protocol.messages.metadata_records import encode_record
 from ..protocol.messages.quorum_session import (
+    AskContacts,
     CommandReply,
+    ContactsReported,
     FeedRecords,
     FeedSnapshotChunk,
     LeaderChanged,
@@ -66,6 +68,8 @@ class SessionEvents:
     """A question about transactions that the broker's own image does not answer."""
     asked_about_app_versions: Callable[["BrokerSession", AskAppVersions], None]
     """A question about application versions at a cut."""
+    reported_contacts: Callable[["BrokerSession", ContactsReported], None]
+    """An answer to `BrokerSession.ask_contacts`."""
     subscribed: Callable[["BrokerSession", Subscribe], None]
     """A subscription from the offset of the broker's image. If the broker asks, it learns whether that offset is in
     this node's history."""
@@ -125,6 +129,7 @@ class BrokerSession:
         self.host = link.remote_host
         #: port at which the broker answers probes; 0 until its first heartbeat
         self.heartbeat_port = 0
+        self.reports_contacts = False
         self.commands_in_flight = 0
         self.hears_of_settled = False
         self._sessions = sessions
@@ -136,6 +141,14 @@ class BrokerSession:
     def send(self, message: SessionMessage) -> None:
         """Send one message to the broker; it is lost if the connection is gone."""
         self.link.send(encode_session_message(message))
+
+    def ask_contacts(self, number: int, broker_ids: Iterable[int]) -> None:
+        """Ask the broker, in a question of this number, when it last received something from these brokers.
+
+        A broker that does not understand the question is not asked.
+        """
+        if self.reports_contacts:
+            self.send(AskContacts(question=number, broker_ids=list(broker_ids)))
 
     def payload_received(self, link: NodeConnection, payload: bytes) -> None:
         message = decode_session_message(payload)
@@ -151,6 +164,7 @@ class BrokerSession:
                 self._offset = None
             case SessionHeartbeat():
                 self.heartbeat_port = message.heartbeat_port
+                self.reports_contacts = message.reports_contacts
                 self._sessions.events.heartbeat(self, message)
                 if message.question:
                     self._sessions.events.asked(self, message.question)
@@ -164,6 +178,8 @@ class BrokerSession:
                 self._sessions.events.asked_about_transactions(self, message)
             case AskAppVersions():
                 self._sessions.events.asked_about_app_versions(self, message)
+            case ContactsReported():
+                self._sessions.events.reported_contacts(self, message)
             case _:
                 link.close(f"a broker does not send {type(message).__name__}")
 

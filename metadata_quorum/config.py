@@ -51,6 +51,7 @@ class QuorumNodeConfig:
     listen_host: str
     listen_port: int
     broker_session_timeout_ms: int = setting("broker.session.timeout.ms")
+    broker_silence_fence_ms: int = setting("broker.silence.fence.ms")
     leader_imbalance_check_interval_seconds: int = setting("leader.imbalance.check.interval.seconds")
     auto_leader_rebalance_enable: bool = setting("auto.leader.rebalance.enable", bool)
     duties: DutySettings = field(default_factory=DutySettings)

@@ -15,6 +15,7 @@ from .broker_sessions import BrokerSessions
 from .leader_duties import LeaderCommand, LeaderDuties
 from .marker_reports import MarkerReports, ReportedMarkers
 from .raft.effects import Done, RoleChange
+from .silent_brokers import SilentBrokers
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Leadership:
         reports: MarkerReports,
         reported_markers: ReportedMarkers,
         probes: BrokerProbes,
+        silent: SilentBrokers,
         sessions: BrokerSessions,
         publish: Callable[[], None],
         now: Callable[[], float],
@@ -46,6 +48,7 @@ class Leadership:
         self._reports = reports
         self._reported_markers = reported_markers
         self._probes = probes
+        self._silent = silent
         self._sessions = sessions
         self._publish = publish
         self._now = now
@@ -105,6 +108,7 @@ class Leadership:
         while True:
             await asyncio.sleep(self._tick_s)
             self._duties.tick(self._now(), round(time.time() * 1000))
+            self._silent.turn()
 
 
 def own_commands(propose: Propose) -> Callable[[LeaderCommand, Callable[[], None]], None]:

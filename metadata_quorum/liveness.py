@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from .suspicion import Suspicions
+
 #: A broker whose image is older than this serves stale metadata and is fenced.
 DEFAULT_IMAGE_LAG_S_MAX = 10.0
 
@@ -93,7 +95,13 @@ class SessionTracker:
 
     timeout_s: float
     image_lag_s_max: float = DEFAULT_IMAGE_LAG_S_MAX
+    #: the least silence after which a broker is fenced early; by default none is
+    suspicion_s: float = float("inf")
+    suspicions: Suspicions = field(init=False)
     _sessions: dict[int, _Session] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.suspicions = Suspicions(self.suspicion_s, self.timeout_s)
 
     def begin(self, brokers: Iterable[tuple[int, int, bytes]], end_offset: int, now: float) -> None:
         """Restart all timers when this node becomes leader: every registered (id, epoch, incarnation) has a full
@@ -101,6 +109,7 @@ class SessionTracker:
 
         Only the counters against replays are kept, since every node receives every heartbeat.
         """
+        self.suspicions.begin(now)
         before, self._sessions = self._sessions, {}
         for broker_id, broker_epoch, incarnation in brokers:
             self.register(broker_id, broker_epoch, incarnation, end_offset, now)
@@ -114,6 +123,7 @@ class SessionTracker:
         """Register a broker under this epoch; a session of an older epoch or incarnation is replaced."""
         session = self._sessions.get(broker_id)
         if session is None or (session.broker_epoch, session.incarnation) != (broker_epoch, incarnation):
+            self.suspicions.forget(broker_id)
             self._sessions[broker_id] = _Session(
                 broker_epoch, incarnation, now, current_at=now, target_offset=end_offset, target_at=now
             )
@@ -121,6 +131,7 @@ class SessionTracker:
     def unregister(self, broker_id: int) -> None:
         """Remove a broker that left the cluster."""
         self._sessions.pop(broker_id, None)
+        self.suspicions.forget(broker_id)
 
     def brokers(self) -> set[int]:
         """Return all brokers that have a session, alive or not."""
@@ -142,6 +153,7 @@ class SessionTracker:
             session.counter = heartbeat.counter
         session.alive_at = max(session.alive_at, _counts_from(session, heartbeat, now))
         session.heard_at = now
+        self.suspicions.heard(heartbeat.broker_id, now)
         session.metadata_offset = max(session.metadata_offset, heartbeat.metadata_offset)
         if session.metadata_offset >= session.target_offset:
             session.current_at = now if session.metadata_offset >= end_offset else session.target_at

@@ -34,6 +34,7 @@ from .quorum_status import OffsetMarks
 from .raft.node import RaftConfig, RaftNode
 from .raft.settings import Settings
 from .server import QuorumServer
+from .silent_brokers import SilentBrokers
 from .state.controller import Controller
 
 logger = logging.getLogger(__name__)
@@ -75,9 +76,27 @@ class QuorumNode:
         # The leader's own actions.
         reported_markers = ReportedMarkers(self.image)
         self._reports = MarkerReports(reported_markers, self.raft.submit)
-        self.tracker = SessionTracker(config.broker_session_timeout_ms / 1000)
+        self.tracker = SessionTracker(
+            config.broker_session_timeout_ms / 1000, suspicion_s=config.broker_silence_fence_ms / 1000
+        )
         self.duties = self._make_duties()
-        self.probes = BrokerProbes(self.duties, self.image, believes_any_refusal=config.believes_any_refusal)
+        self.probes = BrokerProbes(
+            self.duties,
+            self.image,
+            lambda broker_id: self.tracker.suspicions.heard(broker_id, _now()),
+            believes_any_refusal=config.believes_any_refusal,
+        )
+        turn_s = (
+            min(config.broker_session_timeout_ms, config.broker_silence_fence_ms) / 1000 / _TICKS_PER_TIMEOUT
+        )
+        self._silent = SilentBrokers(
+            self.tracker.suspicions,
+            self.duties,
+            self.probes,
+            lambda: self.sessions,
+            self.image,
+            _now,
+        )
         # Messages of brokers, and their recipients.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()
@@ -115,10 +134,11 @@ class QuorumNode:
             self._reports,
             reported_markers,
             self.probes,
+            self._silent,
             self.sessions,
             self._publication.publish,
             _now,
-            tick_s=config.broker_session_timeout_ms / 1000 / _TICKS_PER_TIMEOUT,
+            tick_s=turn_s,
             declares_restored=config.restored,
         )
 
@@ -228,6 +248,7 @@ class QuorumNode:
                 asked=self._answers.status,
                 asked_about_transactions=self._answers.transactions,
                 asked_about_app_versions=self._answers.app_versions,
+                reported_contacts=self._silent.reported,
                 subscribed=history.subscribed,
                 submitted=intake.submitted,
                 ended=self._session_ended,

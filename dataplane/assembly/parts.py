@@ -87,6 +87,7 @@ class BrokerParts:
             # The session calls these once it runs, after all parts were created.
             on_delta=lambda image, delta: self.image_changes.image_changed(image, delta),
             log_ends=lambda: self.replicas.log_ends,
+            contact_age_s=lambda broker_id: self.replicas.contact_age_s(broker_id),
             on_settled=lambda name, number: self.transactions.completion_waits.settled(name, number),
             on_lost=on_lost,
         )

@@ -40,4 +40,5 @@ def session_config(config: BrokerConfig, foundation: Foundation, incarnation: by
         reached=foundation.reached,
         heartbeat_interval_ms=config.quorum.heartbeat_interval_ms,
         session_timeout_ms=config.quorum.session_timeout_ms,
+        silence_fence_ms=config.quorum.silence_fence_ms,
     )

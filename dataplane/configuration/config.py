@@ -75,6 +75,7 @@ class QuorumConfig:
     security: LinkSecurity
     tls: NodeTlsSettings | None = None
     session_timeout_ms: int = setting("broker.session.timeout.ms")
+    silence_fence_ms: int = setting("broker.silence.fence.ms")
     heartbeat_interval_ms: int = setting("broker.heartbeat.interval.ms")
     controlled_shutdown_timeout_ms: int = setting("controlled.shutdown.timeout.ms")
 

@@ -44,6 +44,8 @@ class QuorumSessionConfig:
     heartbeat_host: str = "0.0.0.0"
     heartbeat_interval_ms: int = setting("broker.heartbeat.interval.ms")
     session_timeout_ms: int = setting("broker.session.timeout.ms")
+    #: silence after which the quorum may fence this broker, which must send several heartbeats within it
+    silence_fence_ms: int = setting("broker.silence.fence.ms")
     reconnect_ms: tuple[int, int] = (100, 200)
     connect_timeout_ms: int = 2000
     #: milliseconds after which a command fails with REQUEST_TIMED_OUT

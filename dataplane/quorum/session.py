@@ -12,8 +12,11 @@ from ...protocol.messages.app_version_questions import AppVersionsTold, AskAppVe
 from ...protocol.messages.broker_commands import RegisterBroker
 from ...protocol.messages.quorum_commands import decode_result
 from ...protocol.messages.quorum_session import (
+    AskContacts,
+    BrokerContact,
     CommandReply,
     CommandStatus,
+    ContactsReported,
     FeedRecords,
     FeedSnapshotChunk,
     HeartbeatAnswer,
@@ -56,6 +59,8 @@ logger = logging.getLogger(__name__)
 
 OnDelta = Callable[[ClusterImage, ImageDelta], None]
 _LOOP_TURN_S_MAX = 0.1
+_HEARTBEATS_PER_SILENCE = 5
+"""The least number of heartbeats over UDP within the silence after which the quorum fences a broker."""
 _RESEND_AFTER_S = 0.02
 _SHUTDOWN_ASK_EVERY_S = 0.05
 _QUORUM_GONE_S = 3.0
@@ -73,7 +78,8 @@ class QuorumSession:
 
     `on_delta(image, delta)` is called in the loop turn in which the image changed. It is also called when the answer to
     the registration arrives after the registration's changes. `log_ends()` returns the ends of this broker's logs; it
-    is called once the session runs. `on_settled(transactional_id, number)` is called when a decided transaction has all
+    is called once the session runs. `contact_age_s(broker_id)` returns the seconds since the last bytes from another
+    broker, or None. `on_settled(transactional_id, number)` is called when a decided transaction has all
     its markers, before the image shows it. `on_lost(error)` is called once if another process took over this broker's
     id.
     """
@@ -84,11 +90,13 @@ class QuorumSession:
         *,
         on_delta: OnDelta,
         log_ends: Callable[[], LogEnds] = NoLogs,
+        contact_age_s: Callable[[int], float | None] = lambda _broker_id: None,
         on_settled: Callable[[str, int], None] | None = None,
         on_lost: Callable[[SessionLost], None] | None = None,
     ) -> None:
         self._config = config
         self._on_delta = on_delta
+        self._contact_age_s = contact_age_s
         self._on_settled = on_settled
         self._on_lost = on_lost
         self._follower = ImageFollower(config.broker_id)
@@ -123,7 +131,7 @@ class QuorumSession:
             config.incarnation,
             config.heartbeat_host,
             config.voters,
-            config.heartbeat_interval_ms,
+            min(config.heartbeat_interval_ms, config.silence_fence_ms // _HEARTBEATS_PER_SILENCE),
         )
         self._log_end_reports = LogEndReports(log_ends, self._report_to_leader)
         self._registration = Registration(config)
@@ -295,6 +303,8 @@ class QuorumSession:
                 self._heartbeats.answered_over_tcp(link.node_id, message.number)
                 if link is self._leader:
                     self._log_end_reports.answered(message.number)
+            case AskContacts():
+                self._send(link, self._contacts(message))
             case ShutdownAllowed() if link is self._leader:
                 self._shutdown_allowed.set()
             case _:
@@ -523,8 +533,18 @@ class QuorumSession:
                 answered=self._heartbeats.answered(link.node_id),
                 told_offset=self._log_end_reports.reported_offset if is_heard else 0,
                 wall_ms=wall_ms() if number else -1,
+                reports_contacts=True,
             ),
         )
+
+    def _contacts(self, question: AskContacts) -> ContactsReported:
+        """Return the times since this broker last received something from the brokers of the question."""
+        contacts = []
+        for broker_id in question.broker_ids:
+            age_s = self._contact_age_s(broker_id)
+            age_ms = -1 if age_s is None else round(age_s * 1000)
+            contacts.append(BrokerContact(broker_id=broker_id, age_ms=age_ms))
+        return ContactsReported(question=question.question, contacts=contacts)
 
     def _is_heard_by(self, link: QuorumConnection) -> bool:
         """Return whether that node leads and accepts this broker's reports, which it does once this broker is

@@ -241,6 +241,11 @@ class SessionHeartbeat(Message):
         about="Time of day of the broker when it sent this, in ms since 1970; -1 from a broker that does not report "
         "it.",
     )
+    reports_contacts: bool = boolean(
+        "0+",
+        tag=5,
+        about="Whether this broker answers AskContacts; other brokers would end the session at that message.",
+    )
 
 
 @data()
@@ -313,6 +318,33 @@ class QuorumStatus(Message):
     )
 
 
+@data()
+class AskContacts(Message):
+    """Question of the quorum's leader to a broker when it last received something from brokers whose heartbeats are
+    missing."""
+
+    question: int = int64(about="Number of the question.")
+    broker_ids: list[int] = array(int32, about="Ids of the silent brokers.")
+
+
+@data()
+class BrokerContact(Message):
+    """The time since a broker last received something from another broker."""
+
+    broker_id: int = int32(about="Id of the other broker.")
+    age_ms: int = int64(
+        default=-1, about="Time since the last bytes from it, in ms; -1 if nothing has arrived from it."
+    )
+
+
+@data()
+class ContactsReported(Message):
+    """Answer of a broker to AskContacts."""
+
+    question: int = int64(about="Number of the question.")
+    contacts: list[BrokerContact] = array(BrokerContact, about="A contact for each broker of the question.")
+
+
 SessionMessage = (
     Subscribe
     | Unsubscribe
@@ -335,6 +367,8 @@ SessionMessage = (
     | AppVersionsTold
     | TransactionsSettled
     | HistoryCompared
+    | AskContacts
+    | ContactsReported
 )
 
 _TYPES: dict[int, type[SessionMessage]] = {
@@ -359,6 +393,8 @@ _TYPES: dict[int, type[SessionMessage]] = {
     19: HistoryCompared,
     20: AskAppVersions,
     21: AppVersionsTold,
+    22: AskContacts,
+    23: ContactsReported,
 }
 _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 

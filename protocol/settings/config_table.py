@@ -178,6 +178,9 @@ _NODE_TABLE = (
           "Machine, for placing replicas: the same for all brokers on it; without it each broker counts as a machine."),
     _node("broker.session.timeout.ms", _NODE, _I, "3000",
           "Silence after which a broker is fenced.", least=100),
+    _node("broker.silence.fence.ms", _NODE, _I, "900",
+          "Silence after which a broker is fenced if no other broker hears it either; irregular heartbeats prolong it. "
+          "From broker.session.timeout.ms on, no broker is fenced earlier than that.", least=100),
     ConfigKey("broker.fence.on.refusal", _S, "local",
               "Which brokers are fenced at once if their session ends and their heartbeat port is refused: those on "
               "the machine of the quorum's leader (local), or all (any). The latter trusts the network not to forge "

@@ -45,7 +45,7 @@ class Followed:
     def __init__(self) -> None:
         self.feed = MetadataFeed()
         ignored = cast(Any, lambda *_: None)
-        events = SessionEvents(ignored, ignored, ignored, ignored, ignored, ignored, ignored)
+        events = SessionEvents(*[ignored] * 8)
         self.sessions = BrokerSessions(
             self.feed, SnapshotSource(self.feed, ClusterImage), events, unacknowledged_ms_max=1000
         )

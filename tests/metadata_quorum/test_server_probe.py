@@ -149,7 +149,7 @@ def test_a_refusal_is_believed_from_this_machine_or_if_the_operator_says_so(
         heartbeat_port=port,
         link=SimpleNamespace(datagrams=seals()[1]),
     )
-    probes = BrokerProbes(duties, lambda: image, believes_any_refusal=believes_any_refusal)
+    probes = BrokerProbes(duties, lambda: image, lambda _: None, believes_any_refusal=believes_any_refusal)
     probes.session_ended(session)
     assert told == fenced
     assert probes.under_way == 0

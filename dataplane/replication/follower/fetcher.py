@@ -98,6 +98,8 @@ class LeaderLink:
         self._send_is_due = False
         self._correlation_id = 0
         self._sent: deque[tuple[int, float]] = deque()
+        self.heard_at: float | None = None
+        """Time of the event loop at which the last bytes of the peer arrived; None before the first."""
         self._unsent = bytearray()
         # Received bytes that are not processed yet: the buffer up to `_end`.
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -343,6 +345,7 @@ class LeaderLink:
                 self._disconnect("closed by the peer")
                 return
             self._end = end + received
+            self.heard_at = self._loop.time()
             try:
                 self._take_frames()
             except MalformedMessage as error:
@@ -449,6 +452,12 @@ class Fetchers:
         link = self._links.pop(peer_id, None)
         if link is not None:
             link.close()
+
+    def heard_at(self, peer_id: int) -> float | None:
+        """Return the time of the event loop at which the last bytes of a broker arrived over its link; None if none
+        did."""
+        link = self._links.get(peer_id)
+        return None if link is None else link.heard_at
 
     def follow(self, partition: Partition, leader_id: int) -> None:
         """Fetch the partition from `leader_id` in its new leader epoch."""

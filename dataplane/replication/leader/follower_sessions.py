@@ -30,6 +30,7 @@ class FollowerSessions:
         self._scheduler = scheduler
         self._randomness = randomness or random.SystemRandom()
         self._sessions: dict[int, FollowerSession] = {}
+        self._heard_at: dict[int, float] = {}
 
     def fetch(self, fetch: FollowerFetch, max_wait_s: float, reply: Reply, connection: int) -> None:
         """Pass a follower's fetch to its session, or answer with the error that makes it open a new session.
@@ -41,6 +42,7 @@ class FollowerSessions:
         if known_epoch < 0 or fetch.broker_epoch < known_epoch:
             reply(SessionAnswer(0, error=ErrorCode.STALE_BROKER_EPOCH))
             return
+        self._heard_at[fetch.broker_id] = self._scheduler.time()
         session = self._sessions.get(fetch.broker_id)
         if fetch.session_epoch == FIRST_EPOCH:
             if session is not None:
@@ -67,6 +69,10 @@ class FollowerSessions:
         else:
             session.expected_epoch = next_epoch(session.expected_epoch)
         session.fetch(fetch, max_wait_s, reply)
+
+    def heard_at(self, broker_id: int) -> float | None:
+        """Return the scheduler's time of the last fetch of a broker; None before its first."""
+        return self._heard_at.get(broker_id)
 
     def replicas_made(self, keys: Collection[PartitionKey]) -> None:
         """Process the positions of followers that were kept because these replicas did not exist yet. By now each

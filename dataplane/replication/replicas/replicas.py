@@ -144,6 +144,13 @@ class Replicas:
             on_lost_broker,
         )
 
+    def contact_age_s(self, broker_id: int) -> float | None:
+        """Return the seconds since another broker's last fetch here, or its last answer to a fetch; None if there was
+        neither."""
+        times = (self.sessions.heard_at(broker_id), self._fetchers.heard_at(broker_id))
+        heard = [heard_at for heard_at in times if heard_at is not None]
+        return self._loop.time() - max(heard) if heard else None
+
     # Look-ups
 
     def get(self, topic: str, index: int) -> Partition:

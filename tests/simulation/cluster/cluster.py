@@ -31,6 +31,7 @@ RESTART_AFTER_S = 0.4
 
 BROKER_SETTINGS = {
     "broker.session.timeout.ms": "500",
+    "broker.silence.fence.ms": "250",
     "broker.heartbeat.interval.ms": "100",
     "replica.lag.time.max.ms": "400",
     "replica.fetch.wait.max.ms": "100",
@@ -53,6 +54,7 @@ BROKER_SETTINGS = {
 QUORUM_SETTINGS = {
     "cluster.link.encryption": "required",
     "broker.session.timeout.ms": "500",
+    "broker.silence.fence.ms": "250",
     "metadata.log.max.record.bytes.between.snapshots": "1500",
     "broker.fence.on.refusal": "any",  # each process has a separate machine here
 }
