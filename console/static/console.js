@@ -32,11 +32,11 @@
     if (same) same.focus({ preventScroll: true });
   }
 
-  // What people opened stays open, and a table that was scrolled stays where it was.
+  // What people opened stays open, what they closed stays closed, and a table that was scrolled stays where it was.
   function restoreState(before, after) {
-    const opened = [...before.querySelectorAll("details[id][open]")].map((one) => one.id);
-    for (const one of after.querySelectorAll("details[id]")) {
-      if (opened.includes(one.id)) one.open = true;
+    const known = new Map([...before.querySelectorAll("details[id]")].map((details) => [details.id, details.open]));
+    for (const details of after.querySelectorAll("details[id]")) {
+      if (known.has(details.id)) details.open = known.get(details.id);
     }
     const scrolled = [...before.querySelectorAll(".wide")].map((one) => one.scrollLeft);
     [...after.querySelectorAll(".wide")].forEach((one, place) => {

@@ -17,6 +17,7 @@ import pytest
 from ottla.client.records import TopicPartition
 from tests.console.brokers_with_folders import FoldersAdmin
 from tests.console.fakes import HOSTILE, FakeAdmin, partition, topic
+from tests.console.record_tables import record, table_of
 from tests.console.served import PATIENCE_S, ServedConsole
 
 if TYPE_CHECKING:
@@ -325,6 +326,46 @@ def test_a_phone_is_wide_enough(chromium: Browser, console: ServedConsole, addre
     page = Tab(context, console).open(address)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     context.close()
+
+
+def shown_records(page: Page, *values: bytes, **query: str) -> None:
+    """Show records with these values, and a key and headers, in place of the page's table."""
+    records = [record(value, b"a key", [("trace", b"4711")], offset=at) for at, value in enumerate(values)]
+    page.evaluate("(html) => { live_messages.outerHTML = html }", table_of(*records, **query))
+
+
+def test_a_screen_has_the_lines_of_many_records(tab: Tab) -> None:
+    tab.page.set_viewport_size({"width": 1440, "height": 900})
+    page = tab.open("/messages")
+    shown_records(page, *[b'{"flight": "LH1", "text": "%s"}' % (b"word " * 200)] * 20)
+    ends = page.evaluate(
+        "[...document.querySelectorAll('tbody tr')].map((row) => row.getBoundingClientRect().bottom)"
+    )
+    assert len([end for end in ends if end <= 900]) >= 15
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_value_is_seen_on_a_phone(tab: Tab, width: int) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 844})
+    page = tab.open("/messages")
+    shown_records(page, b"the beginning of the value " * 30, b"x" * 5_000)
+    assert page.get_by_text("the beginning of the value").first.is_visible()
+    rights = page.evaluate(
+        "[...live_messages.querySelectorAll('td, th, code')].map((box) => box.getBoundingClientRect().right)"
+    )
+    assert max(rights) <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+
+
+def test_a_record_opens_by_keyboard(tab: Tab) -> None:
+    page = tab.open("/messages")
+    shown_records(page, b'{"n": 1}')
+    assert not page.get_by_text("4711").is_visible()
+    tab.tab_to('{ "n": 1 }')
+    page.keyboard.press("Enter")
+    page.get_by_text("4711").wait_for()
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("address", ["/messages", "/topics", "/audits", "/access", "/transactions/hanging"])

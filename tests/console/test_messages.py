@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import html
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,31 +24,15 @@ from ottla.console.live.snapshots import take_snapshot
 from ottla.console.pages.messages import page, sending
 from ottla.console.pages.messages.filters import SEARCHED_BYTES_MAX, filters_of
 from ottla.console.pages.messages.page import MessagesPage, mark_of, message_row
-from ottla.console.pages.messages.payloads import HEX_BYTES_MAX, payload
+from ottla.console.pages.messages.payloads import HEX_BYTES_MAX, PREVIEW_CHARACTERS_MAX, payload
 from ottla.console.pages.messages.question import begin_at, question_of, time_ms
 from ottla.console.schemas.decoding import Decoder
 from ottla.console.schemas.registry import JSON, NoSchema, RegisteredSchema
 from ottla.testing import LocalCluster
-from tests.console.fakes import Browser, FakeAdmin, hidden_fields, partition, seen, topic
+from tests.console.fakes import HOSTILE, Browser, FakeAdmin, hidden_fields, partition, seen, topic
+from tests.console.record_tables import record, table_of, visit_of
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def visit_of(may_change: bool = False, form: dict[str, str] | None = None, **query: str) -> Visit:
-    nobody: Any = None
-    return Visit(
-        admin=nobody,
-        sampler=nobody,
-        connection={},
-        may_change=may_change,
-        path="/messages",
-        query={name.rstrip("_"): value for name, value in query.items()},
-        form=form or {},
-    )
-
-
-def record(value: bytes | None, key: bytes | None = None, headers: Sequence[Any] = ()) -> ConsumerRecord:
-    return ConsumerRecord("t", 0, 7, 1_000, key, value, tuple(headers))
 
 
 # ------------------------------------------------------------ bytes
@@ -89,6 +72,19 @@ def test_of_much_the_beginning_is_shown() -> None:
     assert binary.hidden == PAYLOAD_BYTES_MAX - HEX_BYTES_MAX
     with pytest.raises(BadQuestion, match="'as' is one of"):
         payload(b"", "avro")
+
+
+def test_a_row_has_the_beginning_of_the_text_in_one_line() -> None:
+    assert payload(b'{"a": [1, {"b": "x  y"}]}').preview == '{ "a": [ 1, { "b": "x  y" } ] }'
+    assert payload(b"one\n\n  two\tthree \n").preview == "one two\tthree"
+    assert payload(None).preview is None
+    assert payload(b"").preview == ""
+    for much in (b"x" * 5_000, b" " * 5_000 + b"x", b"x y " * 100):
+        preview = payload(much).preview
+        assert preview is not None
+        assert preview.endswith("\u2026")
+        assert len(preview) <= PREVIEW_CHARACTERS_MAX + 1
+    assert (payload(None).described, payload(b"{}").described) == ("", "2 B, json")
 
 
 def test_a_time_that_no_calendar_has_is_a_dash() -> None:
@@ -158,6 +154,7 @@ def test_where_each_partition_begins() -> None:
         ({"topic": "t", "count": "51"}, "'count' is 1 to 50"),
         ({"topic": "t", "partition": "-1"}, "'partition' is 0 to"),
         ({"topic": "t", "as_": "avro"}, "'as' is one of"),
+        ({"topic": "t", "open": "yes"}, "'open' is all or missing"),
     ],
 )
 def test_an_address_that_is_wrong_says_what_is_allowed(query: dict[str, str], reason: str) -> None:
@@ -199,12 +196,70 @@ def test_what_became_of_a_record() -> None:
     assert mark_of(one, [TransactionOutcome(7, 9, "open", -1)]) == "not decided"
 
 
-def test_without_a_topic_the_page_asks_for_one() -> None:
+def test_without_a_topic_the_page_lists_topics_to_choose() -> None:
     browser = Browser(FakeAdmin(topic("orders", partition()))).enter()
     page = browser.read("/messages")
     assert '<option value="orders">' in page
     assert "Choose a topic" in seen(page)
+    assert 'href="/messages?topic=orders&amp;from=start"' in page
+    assert 'href="/messages/live?topic=orders"' in page
     assert "there is no topic 'other'" in seen(browser.read("/messages?topic=other", 404))
+
+
+def test_a_cluster_without_topics_says_how_to_create_one() -> None:
+    page = Browser(FakeAdmin()).enter().read("/messages")
+    assert "The cluster has no topics. Create a topic: ottla topic create NAME" in seen(page)
+    page = Browser(FakeAdmin(), may_change=True).enter().read("/messages")
+    assert '<a href="/topics/create">' in page
+
+
+# ------------------------------------------------------------ the table
+
+
+def test_a_record_is_a_line_that_opens() -> None:
+    given = record(b'{"n": 1}', b"k", [("trace", b"4711"), ("empty", None)])
+    table = table_of(given)
+    assert seen(table).startswith(
+        "1 shown of 1 records read. Times are in UTC. Open all partition offset written (UTC)"
+    )
+    row = '0 7 1970-01-01 00:00:01 k { "n": 1 } key 1 B, text Download k value 8 B, json Download { "n": 1 } '
+    assert f"{row}header trace 4711 header empty null 2" in seen(table)
+    assert '<details id="record-0-7"><summary>' in table
+    assert "&amp;open=all" in table
+    opened = table_of(given, open="all")
+    assert '<details id="record-0-7" open><summary>' in opened
+    assert "Close all" in seen(opened)
+    assert "&amp;open=all" not in opened
+
+
+def test_a_record_is_text_wherever_it_is_shown() -> None:
+    hostile = HOSTILE.encode()
+    table = table_of(record(hostile, hostile, [(HOSTILE, hostile)]))
+    assert "<script>" not in table
+    assert "<img" not in table
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ({"value": "x"}, "None of the 0 records passes the filters. Search without filters"),
+        ({"from_": "offset", "at": "7"}, "There is no record at or after offset 7. Show the newest records"),
+        ({}, "The topic has no records. Send a record: ottla produce t"),
+        (
+            {"partition": "3", "committed": "yes"},
+            "Partition 3 has no committed records. Send a record: ottla",
+        ),
+    ],
+)
+def test_a_search_that_finds_nothing_says_how_to_go_on(query: dict[str, str], says: str) -> None:
+    assert says in seen(table_of(**query))
+
+
+def test_an_empty_topic_links_to_the_form_for_a_record() -> None:
+    link = 'href="/messages/send?topic=t"'
+    assert link not in table_of()
+    assert link in table_of(may_change=True)
+    assert link not in table_of(may_change=True, value="x")
 
 
 # ------------------------------------------------------------ sending

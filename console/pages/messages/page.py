@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ....client.admin.records import EARLIEST, LATEST, Found
+from ....client.connections.metadata import TopicInfo
 from ....client.consuming.outcomes import ABORTED, OPEN, TransactionOutcome
 from ....client.records import ConsumerRecord, TopicPartition
 from ....protocol.errors import KafkaError
-from ...area import BadQuestion, Download, NotThere, Rendered, Visit
+from ...area import BadQuestion, Download, NotThere, Paged, Rendered, Visit
 from ...formats import link
+from ...live.counters import Rates, TopicTraffic
 from ...schemas.decoding import Decoded
 from .payloads import DECODED_AS, FORMATS, Payload, payload
 from .question import NEWEST, OFFSET, TIME, WHERE, Question, begin_at, question_of
@@ -58,6 +60,25 @@ class MessageRow:
     hidden_headers: int = 0
     written_ms: int = -1
 
+    @property
+    def name(self) -> str:
+        """An HTML id of the row, which stays while other records arrive."""
+        return f"record-{self.partition}-{self.offset}"
+
+    @property
+    def header_count(self) -> int:
+        """The number of the record's headers, including those that are not shown."""
+        return len(self.headers) + self.hidden_headers
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """A topic in the table from which users choose one; `records_in` is a number per second, None if unknown."""
+
+    name: str
+    partitions: int
+    records_in: float | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesPage:
@@ -75,6 +96,13 @@ class MessagesPage:
     further: str = ""
     command: str = ""
     is_live: bool = False
+    choices: Paged[TopicChoice] | None = None
+    """The topics to choose from; None if the query names a topic."""
+
+    @property
+    def has_outcomes(self) -> bool:
+        """True if the outcome of any record's transaction is known."""
+        return any(row.mark for row in self.rows)
 
 
 def message_row(
@@ -157,9 +185,11 @@ async def show_live(visit: Visit) -> Rendered:
 
 async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
     snapshot = await visit.sampler.snapshot()
-    topics = [topic.name for topic in snapshot.topics if not topic.is_internal]
+    topics = [topic for topic in snapshot.topics if not topic.is_internal]
+    names = [topic.name for topic in topics]
     if not visit.text("topic"):
-        model = MessagesPage(topics=topics, question=None, where=WHERE, formats=FORMATS, is_live=is_live)
+        choices = visit.paged([_choice(topic, visit.sampler.rates) for topic in topics])
+        model = MessagesPage(topics=names, question=None, where=WHERE, formats=FORMATS, choices=choices)
         return Rendered("Messages", "messages.html", model)
     question = question_of(visit)
     if is_live:
@@ -189,7 +219,7 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
         rows.append(message_row(record, question.shows_as, mark, key=key, value=value))
         await asyncio.sleep(0)  # Let other tasks run between two records.
     model = MessagesPage(
-        topics=topics,
+        topics=names,
         question=question,
         where=WHERE,
         formats=FORMATS,
@@ -203,6 +233,10 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
         is_live=is_live,
     )
     return Rendered(f"Messages of {question.topic}", "messages.html", model)
+
+
+def _choice(topic: TopicInfo, rates: Rates) -> TopicChoice:
+    return TopicChoice(topic.name, len(topic.partitions), rates.of_topic(topic.name, TopicTraffic.RECORDS_IN))
 
 
 def further(question: Question, reading: MessagesRead, ends: Mapping[TopicPartition, int]) -> str:

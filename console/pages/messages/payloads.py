@@ -8,6 +8,7 @@ from typing import Final
 from ...area import BadQuestion
 from ...bounds import PAYLOAD_BYTES_MAX
 from ...documents.layout import document_laid_out, text_laid_out
+from ...formats import size as size_text
 from ...schemas.decoding import Decoded
 
 FORMATS: Final = ("auto", "text", "json", "hex")
@@ -15,6 +16,8 @@ DECODED_AS: Final = ("auto", "json")
 """The formats for which a schema registry is asked."""
 HEX_BYTES_MAX: Final = 4096
 """The maximum number of bytes shown as hex."""
+PREVIEW_CHARACTERS_MAX: Final = 160
+"""The most characters of a key or value in the row of a record."""
 _HEX_LINE: Final = 32
 
 
@@ -33,6 +36,21 @@ class Payload:
     schema: str = ""
     trouble: str = ""
     note: str = ""
+
+    @property
+    def preview(self) -> str | None:
+        """The beginning of the text in one line; None for null."""
+        if self.text is None:
+            return None
+        lines = self.text[: 4 * PREVIEW_CHARACTERS_MAX].splitlines()
+        line = " ".join(filter(None, (line.strip() for line in lines)))
+        is_cut = len(line) > PREVIEW_CHARACTERS_MAX or len(self.text) > 4 * PREVIEW_CHARACTERS_MAX
+        return f"{line[:PREVIEW_CHARACTERS_MAX]}…" if is_cut else line
+
+    @property
+    def described(self) -> str:
+        """The size and the format of the bytes as text, such as `310 B, json`; empty for null."""
+        return "" if self.text is None else f"{size_text(self.size)}, {self.schema or self.kind}"
 
 
 def payload(data: bytes | None, wanted: str = "auto", decoded: Decoded | None = None) -> Payload:

@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ....client.record_filters import RecordTest
@@ -21,6 +21,8 @@ from .payloads import FORMATS
 
 NEWEST, START, OFFSET, TIME = "newest", "start", "offset", "time"
 WHERE: Final = (NEWEST, START, OFFSET, TIME)
+ALL: Final = "all"
+"""The value of the query parameter `open` with which all records are open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class Question:
     is_committed_only: bool
     tests: Sequence[RecordTest]
     texts: Mapping[str, str]
+    opens_all: bool = False
+    """True if the page shows all records open."""
 
     @property
     def looks_into_values(self) -> bool:
@@ -57,8 +61,21 @@ class Question:
             "as": self.shows_as,
             "committed": "yes" if self.is_committed_only else None,
             **{name: self.texts.get(name) or None for name in FILTERS},
+            "open": ALL if self.opens_all else None,
         }
         return link(path, **given)
+
+    def without_filters(self) -> Question:
+        """Return the search without its filters."""
+        return replace(self, tests=(), texts={"at": self.texts.get("at", "")})
+
+    def newest(self) -> Question:
+        """Return the search for the newest records, with the same filters."""
+        return replace(self, where=NEWEST, texts={**self.texts, "at": ""})
+
+    def all_open(self, *, is_open: bool) -> Question:
+        """Return the search with all records open, or with all records closed."""
+        return replace(self, opens_all=is_open)
 
     def command(self) -> str:
         """Return the `ottla consume` command that reads the same records, without the filters."""
@@ -74,6 +91,10 @@ class Question:
         words += ["--committed"] if self.is_committed_only else []
         return command("consume", names=[self.topic], options=words)
 
+    def sending_command(self) -> str:
+        """Return the `ottla produce` command that sends records to the topic."""
+        return command("produce", names=[self.topic])
+
 
 def question_of(visit: Visit) -> Question:
     """Return the search for records that the page's query describes. Raises BadQuestion."""
@@ -87,6 +108,8 @@ def question_of(visit: Visit) -> Question:
         at = visit.number("at")
     elif where == TIME:
         at = time_ms(visit.required("at"))
+    if (opened := visit.text("open")) not in ("", ALL):
+        raise BadQuestion(f"'open' is {ALL} or missing, not {opened[:40]!r}")
     filters = {name: visit.text(name) for name in FILTERS}
     return Question(
         topic=visit.required("topic"),
@@ -98,6 +121,7 @@ def question_of(visit: Visit) -> Question:
         is_committed_only=visit.text("committed") == "yes",
         tests=filters_of(filters),
         texts={**filters, "at": visit.text("at")},
+        opens_all=opened == ALL,
     )
 
 
