@@ -52,7 +52,7 @@ TOPICS_BUSY: Final = 20
 """The number of topics, the busiest, whose rates are remembered."""
 TOPICS_REMEMBERED_MAX: Final = 40
 """The most topics whose rates are remembered: busy ones, and those that pages showed most recently."""
-HAPPENINGS_MAX: Final = 200
+EVENTS_MAX: Final = 200
 GROUPS_READ_MAX: Final = 10_000
 """The most groups whose offsets are read to find the readers of a topic, or the groups with the largest lag."""
 PARTITIONS_READ_MAX: Final = 20_000

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ...protocol.errors import KafkaError
-from ..bounds import COMMITS_MAX, HAPPENINGS_MAX
+from ..bounds import COMMITS_MAX, EVENTS_MAX
 from ..charts import SPAN, SPANS, Series
 from .counters import CounterReading, Rates, TopicTraffic, rates_between
-from .happenings import Happening, happenings_between
+from .events import Event, events_between
 from .history import History, highest, mean
 from .node_readings import CommitReading, NodeReading, all_commits, commits_between
 from .reading import CounterSource
@@ -66,7 +66,7 @@ class Sampler:
         self._topics = TopicHistories()
         self.rates = Rates()
         """The rates between the two newest readings."""
-        self.happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
+        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         """The events, the newest last."""
 
     def start(self, *, samples_unwatched: bool = True) -> None:
@@ -172,7 +172,7 @@ class Sampler:
     async def _renew(self) -> ClusterSnapshot:
         new = await self._ask(self._now())
         if self._latest is not None:
-            self.happenings.extend(happenings_between(self._latest, new))
+            self.events.extend(events_between(self._latest, new))
         self._latest = new
         return new
 

@@ -16,12 +16,12 @@ from ..bounds import ROWS_MAX
 from ..charts import SPAN, SPANS, Chart, Series, draw
 from ..formats import UNKNOWN, byte_rate, count, milliseconds, numbers, rate
 from ..live.counters import Rates, TopicTraffic
-from ..live.happenings import Happening
+from ..live.events import Event
 from ..live.node_readings import CommitReading
 from ..live.sampler import COMMIT_MS, LEADERLESS, UNDER_REPLICATED, Sampler
 from ..live.snapshots import ClusterSnapshot
 
-HAPPENINGS_SHOWN: Final = 30
+EVENTS_SHOWN: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Overview:
     quorum_trouble: str
     rates: Rates
     charts: Sequence[Chart]
-    happenings: Sequence[Happening]
+    events: Sequence[Event]
     commits: CommitReading | None
 
     @property
@@ -136,12 +136,12 @@ def overview(
     snapshot: ClusterSnapshot,
     rates: Rates,
     charts: Sequence[Chart],
-    happenings: Iterable[Happening],
+    events: Iterable[Event],
     commits: CommitReading | None = None,
 ) -> Overview:
     """Return the data of the overview page.
 
-    `happenings` are events, the newest first; `commits` are the quorum's commits during the time that charts show.
+    `events` begin with the newest; `commits` are the quorum's commits during the time that charts show.
     """
     needy = dict(snapshot.leaderless) | dict(snapshot.under_replicated)
     return Overview(
@@ -169,7 +169,7 @@ def overview(
         quorum_trouble=snapshot.quorum_trouble,
         rates=rates,
         charts=charts,
-        happenings=list(islice(happenings, HAPPENINGS_SHOWN)),
+        events=list(islice(events, EVENTS_SHOWN)),
         commits=commits,
     )
 
@@ -247,7 +247,7 @@ async def show(visit: Visit) -> Rendered:
     snapshot = await sampler.snapshot()
     charts = charts_of(sampler.series, snapshot.at_s)
     model = overview(
-        snapshot, sampler.rates, charts, reversed(sampler.happenings), sampler.commits(SPANS[SPAN])
+        snapshot, sampler.rates, charts, reversed(sampler.events), sampler.commits(SPANS[SPAN])
     )
     return Rendered("Overview", "overview.html", model)
 

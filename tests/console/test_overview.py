@@ -9,7 +9,7 @@ from ottla.client.failures import NoBrokerReachable
 from ottla.client.records import TopicPartition
 from ottla.console.charts import Series
 from ottla.console.live.counters import CounterReading, Rates, TopicTraffic, counters_of, rates_between
-from ottla.console.live.happenings import happenings_between
+from ottla.console.live.events import events_between
 from ottla.console.pages.overview import charts_of, overview
 from tests.console.fakes import Browser, FakeAdmin, partition, seen, snapshot_of, topic
 
@@ -135,7 +135,7 @@ def test_a_failover_is_told_in_the_order_of_causes() -> None:
         cluster=ClusterDescription("cluster-1", 2, before.cluster.brokers[1:]),
         quorum=QuorumDescription(102, 8, {}),
     )
-    told = happenings_between(before, after)
+    told = events_between(before, after)
     assert [(one.kind, one.text) for one in told] == [
         ("news", "node 102 leads the quorum in term 8"),
         ("bad", "broker 1 left the cluster"),
@@ -143,7 +143,7 @@ def test_a_failover_is_told_in_the_order_of_causes() -> None:
         ("bad", "orders-0: broker 1 left the ISR"),
     ]
     assert {one.at_s for one in told} == {1002.0}
-    assert [one.text for one in happenings_between(after, before)][1:] == [
+    assert [one.text for one in events_between(after, before)][1:] == [
         "broker 1 joined the cluster",
         "orders-0: broker 1 leads, leader epoch 5",
         "orders-0: broker 1 joined the ISR",
@@ -152,17 +152,16 @@ def test_a_failover_is_told_in_the_order_of_causes() -> None:
 
 def test_what_stays_and_what_is_new_is_not_told() -> None:
     before = snapshot_of(topic("orders", partition(0)))
-    assert happenings_between(before, replace(before, at_s=2000.0)) == []
+    assert events_between(before, replace(before, at_s=2000.0)) == []
     assert (
-        happenings_between(before, snapshot_of(topic("orders", partition(0)), topic("new", partition(0))))
-        == []
+        events_between(before, snapshot_of(topic("orders", partition(0)), topic("new", partition(0)))) == []
     )
 
 
 def test_many_partitions_are_counted() -> None:
     before = snapshot_of(topic("t", *(partition(index) for index in range(100))))
     after = snapshot_of(topic("t", *(partition(index, isr=(1, 2)) for index in range(100))))
-    told = [one.text for one in happenings_between(before, after)]
+    told = [one.text for one in events_between(before, after)]
     assert len(told) == 9
     assert told[-1] == "the ISR shrank in 92 more partitions"
 
@@ -172,17 +171,17 @@ def test_topics_of_people_are_named_before_those_of_the_cluster() -> None:
     fewer = [partition(index, isr=(1, 2)) for index in range(50)]
     before = snapshot_of(topic("__offsets", *many, is_internal=True), topic("t", partition()))
     after = snapshot_of(topic("__offsets", *fewer, is_internal=True), topic("t", partition(isr=(1, 2))))
-    assert happenings_between(before, after)[0].text == "t-0: broker 3 left the ISR"
+    assert events_between(before, after)[0].text == "t-0: broker 3 left the ISR"
 
 
 def test_moves_and_a_quorum_without_a_leader() -> None:
     moving = {TopicPartition("t", 0): OngoingReassignment((1,), (2,), ())}
     after = snapshot_of(moving=moving, quorum=QuorumDescription(None, 8, {}))
-    assert [one.text for one in happenings_between(snapshot_of(), after)] == [
+    assert [one.text for one in events_between(snapshot_of(), after)] == [
         "the quorum has no leader; node 101 led it in term 7",
         "1 partitions began to move",
     ]
-    assert [one.text for one in happenings_between(after, snapshot_of(quorum=None))] == [
+    assert [one.text for one in events_between(after, snapshot_of(quorum=None))] == [
         "1 partitions no longer move"
     ]
 

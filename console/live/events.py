@@ -16,7 +16,7 @@ TOLD_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class Event:
     """An event of the cluster as a line of the overview's timeline; `kind` is "bad", "good" or "news"."""
 
     at_s: float
@@ -24,7 +24,7 @@ class Happening:
     text: str
 
 
-def happenings_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[Happening]:
+def events_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[Event]:
     """Return the events between two snapshots of the cluster.
 
     Their order is the order in which people look for causes: quorum, brokers, leaders, in-sync replicas, replica moves.
@@ -35,7 +35,7 @@ def happenings_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[
         *_of_partitions(before, after),
         *_of_moves(before, after),
     ]
-    return [Happening(after.at_s, kind, text) for kind, text in found]
+    return [Event(after.at_s, kind, text) for kind, text in found]
 
 
 def _of_quorum(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
