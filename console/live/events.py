@@ -1,4 +1,4 @@
-"""Events of the cluster, found by comparing two snapshots: changes of leaders, in-sync replicas, brokers, replica moves
+"""Events of the cluster, found by comparing two snapshots: changes of leaders, in-sync replicas, brokers, reassignments
 and the quorum. Pure."""
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Event:
 def events_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[Event]:
     """Return the events between two snapshots of the cluster.
 
-    Their order is the order in which people look for causes: quorum, brokers, leaders, in-sync replicas, replica moves.
+    Their order is the order in which people look for causes: quorum, brokers, leaders, in-sync replicas, reassignments.
     """
     found = [
         *_of_quorum(before, after),
         *_of_brokers(before, after),
         *_of_partitions(before, after),
-        *_of_moves(before, after),
+        *_of_reassignments(before, after),
     ]
     return [Event(after.at_s, kind, text) for kind, text in found]
 
@@ -88,9 +88,12 @@ def _of_partition(name: str, old: PartitionInfo, new: PartitionInfo) -> Iterator
         yield "the ISR grew", "good", f"{name}: broker {broker} joined the ISR"
 
 
-def _of_moves(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
-    begun, ended = after.moving.keys() - before.moving.keys(), before.moving.keys() - after.moving.keys()
+def _of_reassignments(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
+    begun, ended = (
+        after.reassigning.keys() - before.reassigning.keys(),
+        before.reassigning.keys() - after.reassigning.keys(),
+    )
     if begun:
-        yield "news", f"{len(begun)} partitions began to move"
+        yield "news", f"{len(begun)} partitions began to be reassigned"
     if ended:
-        yield "good", f"{len(ended)} partitions no longer move"
+        yield "good", f"{len(ended)} partitions are no longer reassigned"

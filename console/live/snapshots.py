@@ -23,7 +23,7 @@ TRIES, PAUSE_S = 4, 0.25
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """The cluster's brokers, topics, quorum and replica moves at one moment.
+    """The cluster's brokers, topics, quorum and reassignments at one moment.
 
     If the quorum does not answer, `quorum` is None and `quorum_trouble` is the reason.
     """
@@ -33,7 +33,7 @@ class ClusterSnapshot:
     topics: tuple[TopicInfo, ...]
     quorum: QuorumDescription | None
     quorum_trouble: str
-    moving: Mapping[TopicPartition, OngoingReassignment]
+    reassigning: Mapping[TopicPartition, OngoingReassignment]
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionInfo]]:
         """Yield all partitions."""
@@ -61,7 +61,7 @@ async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
 
     Raises KafkaError if the cluster does not describe its brokers and topics.
     """
-    cluster, topics, quorum, moving = await asyncio.gather(
+    cluster, topics, quorum, reassigning = await asyncio.gather(
         admin.describe_cluster(),
         _all_topics(admin),
         _or_trouble(admin.describe_quorum(timeout_ms=QUORUM_TIMEOUT_MS)),
@@ -73,7 +73,7 @@ async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
         tuple(topics),
         None if isinstance(quorum, KafkaError) else quorum,
         quorum.message if isinstance(quorum, KafkaError) else "",
-        {} if isinstance(moving, KafkaError) else moving,
+        {} if isinstance(reassigning, KafkaError) else reassigning,
     )
 
 

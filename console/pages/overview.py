@@ -60,8 +60,8 @@ class NeedyPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class MovingPartition:
-    """A partition whose replicas move between brokers, as a table row."""
+class ReassignedPartition:
+    """A partition that is being reassigned to other brokers, as a table row."""
 
     topic: str
     name: str
@@ -80,8 +80,8 @@ class Overview:
     partitions: int
     under_replicated_total: int
     leaderless_total: int
-    moving: int
-    moves: Sequence[MovingPartition]
+    reassigning: int
+    reassignments: Sequence[ReassignedPartition]
     needy: Sequence[NeedyPartition]
     voters: Sequence[VoterRow]
     quorum_trouble: str
@@ -151,16 +151,16 @@ def overview(
         partitions=sum(len(topic.partitions) for topic in snapshot.topics),
         under_replicated_total=len(snapshot.under_replicated),
         leaderless_total=len(snapshot.leaderless),
-        moving=len(snapshot.moving),
-        moves=[
-            MovingPartition(
+        reassigning=len(snapshot.reassigning),
+        reassignments=[
+            ReassignedPartition(
                 name.topic,
                 f"{name.topic}-{name.partition}",
                 numbers(reassignment.replicas),
                 numbers(reassignment.adding),
                 numbers(reassignment.removing),
             )
-            for name, reassignment in islice(sorted(snapshot.moving.items()), ROWS_MAX)
+            for name, reassignment in islice(sorted(snapshot.reassigning.items()), ROWS_MAX)
         ],
         needy=[
             _needy(*entry) for entry in islice(sorted(needy.items(), key=lambda entry: entry[0]), ROWS_MAX)

@@ -59,7 +59,7 @@ def snapshot_of(*topics: TopicInfo, at_s: float = 1000.0, **changes: Any) -> Clu
         "topics": topics,
         "quorum": QuorumDescription(101, 7, {101: ("host", 9200), 102: None}),
         "quorum_trouble": "",
-        "moving": {},
+        "reassigning": {},
     }
     return ClusterSnapshot(**(given | changes))
 

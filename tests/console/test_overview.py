@@ -56,9 +56,9 @@ def test_the_quorum_and_what_there_is_without_one() -> None:
     assert (model.voters, model.quorum_trouble) == ([], "not allowed")
 
 
-def test_what_moves() -> None:
-    moving = {TopicPartition("t", 1): OngoingReassignment((2, 3, 1), (3,), (1,))}
-    (row,) = overview(snapshot_of(moving=moving), Rates(), [], []).moves
+def test_reassignments_under_way() -> None:
+    reassigning = {TopicPartition("t", 1): OngoingReassignment((2, 3, 1), (3,), (1,))}
+    (row,) = overview(snapshot_of(reassigning=reassigning), Rates(), [], []).reassignments
     assert (row.name, row.replicas, row.adding, row.removing) == ("t-1", "2, 3, 1", "3", "1")
 
 
@@ -174,15 +174,15 @@ def test_topics_of_people_are_named_before_those_of_the_cluster() -> None:
     assert events_between(before, after)[0].text == "t-0: broker 3 left the ISR"
 
 
-def test_moves_and_a_quorum_without_a_leader() -> None:
-    moving = {TopicPartition("t", 0): OngoingReassignment((1,), (2,), ())}
-    after = snapshot_of(moving=moving, quorum=QuorumDescription(None, 8, {}))
+def test_reassignments_and_a_quorum_without_a_leader() -> None:
+    reassigning = {TopicPartition("t", 0): OngoingReassignment((1,), (2,), ())}
+    after = snapshot_of(reassigning=reassigning, quorum=QuorumDescription(None, 8, {}))
     assert [one.text for one in events_between(snapshot_of(), after)] == [
         "the quorum has no leader; node 101 led it in term 7",
-        "1 partitions began to move",
+        "1 partitions began to be reassigned",
     ]
     assert [one.text for one in events_between(after, snapshot_of(quorum=None))] == [
-        "1 partitions no longer move"
+        "1 partitions are no longer reassigned"
     ]
 
 
