@@ -10,7 +10,7 @@ from ottla.client.records import TopicPartition
 from ottla.console.charts import Series
 from ottla.console.live.counters import CounterReading, Rates, TopicTraffic, counters_of, rates_between
 from ottla.console.live.events import events_between
-from ottla.console.pages.overview import charts_of, overview
+from ottla.console.pages.overview.page import charts_of, overview
 from tests.console.fakes import Browser, FakeAdmin, partition, seen, snapshot_of, topic
 
 

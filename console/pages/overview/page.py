@@ -1,4 +1,4 @@
-"""The area "Overview": the health of the cluster, its traffic per second, and the newest events."""
+"""The overview: the health of the cluster, its traffic per second, and the newest events."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from itertools import chain, islice
 from math import inf
 from typing import Final
 
-from ...client.connections.metadata import NO_LEADER, PartitionInfo
-from ...client.records import TopicPartition
-from ..area import Area, Rendered, View, Visit
-from ..bounds import ROWS_MAX
-from ..charts import SPAN, SPANS, Chart, Series, draw
-from ..formats import UNKNOWN, byte_rate, count, milliseconds, numbers, rate
-from ..live.counters import Rates, TopicTraffic
-from ..live.events import Event
-from ..live.node_readings import CommitReading
-from ..live.sampler import COMMIT_MS, LEADERLESS, UNDER_REPLICATED, Sampler
-from ..live.snapshots import ClusterSnapshot
+from ....client.connections.metadata import NO_LEADER, PartitionInfo
+from ....client.records import TopicPartition
+from ...area import Rendered, Visit
+from ...bounds import ROWS_MAX
+from ...charts import SPAN, SPANS, Chart, Series, draw
+from ...formats import UNKNOWN, byte_rate, count, milliseconds, numbers, rate
+from ...live.counters import Rates, TopicTraffic
+from ...live.events import Event
+from ...live.node_readings import CommitReading
+from ...live.sampler import COMMIT_MS, LEADERLESS, UNDER_REPLICATED, Sampler
+from ...live.snapshots import ClusterSnapshot
 
 EVENTS_SHOWN: Final = 30
 
@@ -250,8 +250,3 @@ async def show(visit: Visit) -> Rendered:
         snapshot, sampler.rates, charts, reversed(sampler.events), sampler.commits(SPANS[SPAN])
     )
     return Rendered("Overview", "overview.html", model)
-
-
-AREA = Area(
-    name="overview", title="Overview", place=10, parts=(View(path="/overview", show=show, refresh_s=2.0),)
-)
