@@ -3,25 +3,85 @@ and the quorum. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from ...client.connections.metadata import NO_LEADER, PartitionInfo
 from .snapshots import ClusterSnapshot
 
-TOLD_MAX: Final = 8
-"""The most partitions that are named for one kind of change; further ones are counted."""
+NAMED_MAX: Final = 8
+"""The most partitions that an event names; further ones are counted."""
+BAD, GOOD, NEWS = "bad", "good", "news"
+LEFT, JOINED = "left", "joined"
+OFFLINE: Final = "lost the leader"
+LED_AGAIN: Final = "got a leader again"
+LED_BY_ANOTHER: Final = "got another leader"
+ISR_SHRANK: Final = "lost an in-sync replica"
+ISR_GREW: Final = "gained an in-sync replica"
+_EFFECTS: Final = (OFFLINE, LED_AGAIN, LED_BY_ANOTHER, ISR_SHRANK, ISR_GREW)
+"""The effects on partitions, in the order in which they are shown."""
+
+
+class Cause(NamedTuple):
+    """The cause of events: a subject such as `broker 3`, and its change, such as LEFT."""
+
+    subject: str
+    change: str
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of the cluster as a line of the overview's timeline; `kind` is "bad", "good" or "news"."""
+    """An event of the cluster; `kind` is BAD, GOOD or NEWS.
+
+    `effect` says what happened to each of the `partitions`, such as `lost an in-sync replica`. The event of the cause
+    itself has no effect.
+    """
 
     at_s: float
     kind: str
     text: str
+    cause: Cause
+    effect: str = ""
+    partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A kind of change of partitions; `text` has `{}` where the partitions are named."""
+
+    cause: Cause
+    kind: str
+    effect: str
+    text: str
+
+
+@dataclass(slots=True)
+class _Changed:
+    """The partitions with one kind of change: their number, and the names of the first."""
+
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        """Count a partition."""
+        self.count += 1
+        if len(self.names) < NAMED_MAX:
+            self.names.append(name)
+
+    @property
+    def text(self) -> str:
+        """The names of the partitions, and the number of further partitions."""
+        if self.count == 1:
+            return self.names[0]
+        further = self.count - len(self.names)
+        names = ", ".join(self.names) + (f" and {further:,} more" if further else "")
+        return f"{partitions_text(self.count)}: {names}"
+
+
+def partitions_text(number: int) -> str:
+    """Format a number of partitions: `1 partition`, `24 partitions`."""
+    return f"{number:,} partition{'' if number == 1 else 's'}"
 
 
 def events_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[Event]:
@@ -29,71 +89,82 @@ def events_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[Even
 
     Their order is the order in which people look for causes: quorum, brokers, leaders, in-sync replicas, reassignments.
     """
-    found = [
+    return [
         *_of_quorum(before, after),
         *_of_brokers(before, after),
         *_of_partitions(before, after),
         *_of_reassignments(before, after),
     ]
-    return [Event(after.at_s, kind, text) for kind, text in found]
 
 
-def _of_quorum(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
+def _of_quorum(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:
     old, new = before.quorum, after.quorum
     if old is None or new is None or (old.leader_id, old.term) == (new.leader_id, new.term):
         return
+    cause = Cause("the quorum", f"term {new.term}")
     if new.leader_id is None:
-        yield "bad", f"the quorum has no leader; node {old.leader_id} led it in term {old.term}"
+        text = f"the quorum has no leader; node {old.leader_id} led it in term {old.term}"
+        yield Event(after.at_s, BAD, text, cause)
     else:
-        yield "news", f"node {new.leader_id} leads the quorum in term {new.term}"
+        text = f"node {new.leader_id} leads the quorum in term {new.term}"
+        yield Event(after.at_s, NEWS, text, cause)
 
 
-def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
+def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:
     old = {broker.id for broker in before.cluster.brokers}
     new = {broker.id for broker in after.cluster.brokers}
-    for gone in sorted(old - new):
-        yield "bad", f"broker {gone} left the cluster"
-    for come in sorted(new - old):
-        yield "good", f"broker {come} joined the cluster"
+    for broker in sorted(old - new):
+        text = "is fenced" if broker in after.cluster.fenced else "left the cluster"
+        yield Event(after.at_s, BAD, f"broker {broker} {text}", _broker(broker, LEFT))
+    for broker in sorted(new - old):
+        text = "is no longer fenced" if broker in before.cluster.fenced else "joined the cluster"
+        yield Event(after.at_s, GOOD, f"broker {broker} {text}", _broker(broker, JOINED))
 
 
-def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
-    counts: Counter[str] = Counter()
+def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:
+    """Yield an event for each kind of change, with the partitions that have changed."""
+    found: dict[_Change, _Changed] = {}
+    live = {broker.id for broker in after.cluster.brokers}
     topics = {topic.name: topic.partitions for topic in before.topics}
-    for topic in sorted(after.topics, key=lambda topic: topic.is_internal):  # Users' own topics come first.
+    for topic in sorted(after.topics, key=lambda topic: topic.is_internal):  # Users' topics are named first.
         known = topics.get(topic.name, {})
         for new in topic.partitions.values():
             old = known.get(new.index)
             if old is None or (old.leader == new.leader and old.isr == new.isr):
                 continue
-            for group, kind, text in _of_partition(f"{topic.name}-{new.index}", old, new):
-                counts[group] += 1
-                if counts[group] <= TOLD_MAX:
-                    yield kind, text
-    for group, number in counts.items():
-        if number > TOLD_MAX:
-            yield "news", f"{group} in {number - TOLD_MAX} more partitions"
+            for change in _of_partition(old, new, live):
+                found.setdefault(change, _Changed()).add(f"{topic.name}-{new.index}")
+    for change, changed in sorted(found.items(), key=lambda item: _EFFECTS.index(item[0].effect)):
+        text = change.text.format(changed.text)
+        yield Event(after.at_s, change.kind, text, change.cause, change.effect, changed.count)
 
 
-def _of_partition(name: str, old: PartitionInfo, new: PartitionInfo) -> Iterator[tuple[str, str, str]]:
-    if new.leader != old.leader:
-        if new.leader == NO_LEADER:
-            yield "no leader", "bad", f"{name}: no leader; broker {old.leader} led before"
-        else:
-            epoch = f", leader epoch {new.leader_epoch}" if new.leader_epoch >= 0 else ""
-            yield "another broker leads", "news", f"{name}: broker {new.leader} leads{epoch}"
+def _of_partition(old: PartitionInfo, new: PartitionInfo, live: Collection[int]) -> Iterator[_Change]:
+    """Yield the changes of a partition; `live` are the active brokers."""
+    if new.leader == NO_LEADER != old.leader:
+        text = f"no leader, and broker {old.leader} led before: {{}}"
+        yield _Change(_broker(old.leader, LEFT), BAD, OFFLINE, text)
+    elif new.leader != old.leader:
+        is_led_again = old.leader == NO_LEADER
+        is_taken_over = not is_led_again and (old.leader not in live or old.leader not in new.isr)
+        cause = _broker(old.leader, LEFT) if is_taken_over else _broker(new.leader, JOINED)
+        effect = LED_AGAIN if is_led_again else LED_BY_ANOTHER
+        yield _Change(cause, GOOD if is_led_again else NEWS, effect, f"broker {new.leader} leads {{}}")
     for broker in sorted(set(old.isr) - set(new.isr)):
-        yield "the ISR shrank", "bad", f"{name}: broker {broker} left the ISR"
+        yield _Change(_broker(broker, LEFT), BAD, ISR_SHRANK, f"broker {broker} left the ISR of {{}}")
     for broker in sorted(set(new.isr) - set(old.isr)):
-        yield "the ISR grew", "good", f"{name}: broker {broker} joined the ISR"
+        yield _Change(_broker(broker, JOINED), GOOD, ISR_GREW, f"broker {broker} joined the ISR of {{}}")
 
 
-def _of_reassignments(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
-    begun, ended = (
-        after.reassigning.keys() - before.reassigning.keys(),
-        before.reassigning.keys() - after.reassigning.keys(),
-    )
-    if begun:
-        yield "news", f"{len(begun)} partitions began to be reassigned"
-    if ended:
-        yield "good", f"{len(ended)} partitions are no longer reassigned"
+def _of_reassignments(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:
+    cause = Cause("reassignments", "")
+    if begun := len(after.reassigning.keys() - before.reassigning.keys()):
+        text = f"the reassignment of {partitions_text(begun)} began"
+        yield Event(after.at_s, NEWS, text, cause)
+    if ended := len(before.reassigning.keys() - after.reassigning.keys()):
+        text = f"the reassignment of {partitions_text(ended)} ended"
+        yield Event(after.at_s, GOOD, text, cause, "ended the reassignment", ended)
+
+
+def _broker(broker: int, change: str) -> Cause:
+    return Cause(f"broker {broker}", change)

@@ -17,6 +17,7 @@ from typing import Final
 from ...protocol.errors import KafkaError
 from ..bounds import COMMITS_MAX, EVENTS_MAX
 from ..charts import SPAN, SPANS, Series
+from .broker_absences import absences
 from .counters import CounterReading, Rates, TopicTraffic, rates_between
 from .events import Event, events_between
 from .history import History, highest, mean
@@ -68,6 +69,8 @@ class Sampler:
         """The rates between the two newest readings."""
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         """The events, the newest last."""
+        self.absent_since: Mapping[int, float] = {}
+        """The times (seconds since 1970) at which absent brokers were seen to leave."""
 
     def start(self, *, samples_unwatched: bool = True) -> None:
         """Start sampling. Without `samples_unwatched`, the sampler pauses while no browser shows a page."""
@@ -173,6 +176,7 @@ class Sampler:
         new = await self._ask(self._now())
         if self._latest is not None:
             self.events.extend(events_between(self._latest, new))
+            self.absent_since = absences(self.absent_since, self._latest, new)
         self._latest = new
         return new
 

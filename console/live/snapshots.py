@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeVar
@@ -13,7 +13,10 @@ from ...client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
 from ...client.failures import ClientError
 from ...client.records import TopicPartition
 from ...protocol.errors import KafkaError
+from .partition_problems import TopicProblems, missing_replicas, problems_by_topic
 
+FENCED: Final = "fenced"
+DOWN: Final = "down"
 AnswerT = TypeVar("AnswerT")
 QUORUM_TIMEOUT_MS: Final = 3_000
 """Milliseconds to wait for the quorum: a broker waits for a quorum without a leader, and the page would wait, too."""
@@ -43,12 +46,30 @@ class ClusterSnapshot:
 
     @cached_property
     def under_replicated(self) -> list[tuple[TopicPartition, PartitionInfo]]:
-        """The partitions whose ISR is smaller than their set of replicas."""
+        """The partitions with a replica outside the ISR, other than the replicas that a reassignment adds."""
         return [
             (name, partition)
             for name, partition in self.partitions()
             if len(partition.isr) < len(partition.replicas)
+            and missing_replicas(partition, self.adding.get(name, ()))
         ]
+
+    @cached_property
+    def adding(self) -> Mapping[TopicPartition, Sequence[int]]:
+        """The replicas that reassignments add to partitions."""
+        return {name: reassignment.adding for name, reassignment in self.reassigning.items()}
+
+    @cached_property
+    def problems(self) -> list[TopicProblems]:
+        """The topics with offline or under-replicated partitions."""
+        return problems_by_topic(self.topics, self.adding)
+
+    @cached_property
+    def absent(self) -> Mapping[int, str]:
+        """The state of each broker that is not active: FENCED, or DOWN if it has replicas and is not registered."""
+        live = {broker.id for broker in self.cluster.brokers}
+        holding = {broker for _, partition in self.partitions() for broker in partition.replicas}
+        return dict.fromkeys(holding - live, DOWN) | dict.fromkeys(self.cluster.fenced, FENCED)
 
     @cached_property
     def leaderless(self) -> list[tuple[TopicPartition, PartitionInfo]]:

@@ -190,8 +190,8 @@ class Browser:
     ) -> None:
         self.door = door_of(ListenAddress("127.0.0.1", 9280), token=TOKEN)
         areas = all_areas() if areas is None else areas
-        session = session_with(cast(Admin, admin), self.door, areas)
-        app = app_behind_token(session, self.door, areas, may_change=may_change)
+        self.session = session_with(cast(Admin, admin), self.door, areas)
+        app = app_behind_token(self.session, self.door, areas, may_change=may_change)
         self.client = TestClient(app, base_url=ORIGIN, follow_redirects=False, raise_server_exceptions=False)
 
     def enter(self) -> Browser:

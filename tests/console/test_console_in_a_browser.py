@@ -31,6 +31,7 @@ CHROMIUM = next(
 )
 PAGES = (
     "/overview",
+    "/overview/events",
     "/brokers/broker?id=1&all=yes",
     "/topics",
     "/topics/topic?name=orders",
@@ -145,7 +146,7 @@ def test_a_page_is_kept_up_to_date(admin: FakeAdmin, tab: Tab) -> None:
     tab.until("1 under-replicated")
     tab.open("/overview")
     admin.topics["invoices"] = topic("invoices", partition(0, leader=2))
-    tab.until("invoices-0: broker 2 leads")
+    tab.until("broker 2 leads invoices-0")
     assert tab.faults == []
 
 
@@ -158,6 +159,21 @@ def test_what_the_keyboard_is_at_stays(admin: FakeAdmin, tab: Tab) -> None:
     assert tab.focused() == "payments"
     page.keyboard.press("Enter")
     page.wait_for_url("**/topics/topic?name=payments")
+
+
+def test_a_line_that_was_opened_stays_open(admin: FakeAdmin, tab: Tab) -> None:
+    page = tab.open("/overview")
+    tab.until("live")
+    admin.topics["payments"] = topic("payments", partition(leader=2, isr=(2, 3)))
+    page.locator("#live_events summary").click()
+    tab.until("broker 1 left the ISR of payments-0")
+    admin.topics["orders"] = topic("orders", partition(0, isr=(2, 3)), partition(1))
+    tab.until("2 partitions lost an in-sync replica")
+    assert page.get_by_text("broker 1 left the ISR of orders-0").is_visible()
+    page.locator("#live_events summary").click()
+    admin.topics["orders"] = topic("orders", partition(0, isr=(2, 3)), partition(1, isr=(2, 3)))
+    tab.until("3 partitions lost an in-sync replica")
+    assert not page.get_by_text("broker 1 left the ISR of orders-0").is_visible()
 
 
 def test_text_that_is_marked_is_not_replaced(admin: FakeAdmin, tab: Tab) -> None:

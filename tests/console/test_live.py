@@ -6,17 +6,19 @@ import asyncio
 import json
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from ottla.client.admin import Admin
+from ottla.client.admin import Admin, ClusterDescription
 from ottla.client.connections.metadata import TopicInfo
 from ottla.client.failures import NoBrokerReachable
 from ottla.console.bounds import POINTS_MAX, STREAMS_MAX
+from ottla.console.live.broker_absences import absences
 from ottla.console.live.counters import Key, TopicTraffic
 from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
 from ottla.console.live.node_readings import CommitReading, NodeReading, commits_between, node_reading
@@ -39,13 +41,14 @@ class Cluster:
         self.counter = 0.0
         self.failure: Exception | None = None
         self.told: Mapping[str, NodeReading] = {}
+        self.away: tuple[int, ...] = ()
 
     async def ask(self, at_s: float) -> ClusterSnapshot:
         self.asked += 1
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
-        return snapshot_of(topic("t", partition()), at_s=at_s)
+        return without_brokers(*self.away, at_s=at_s)
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
         return {("a", TopicTraffic.RECORDS_IN, "t"): self.counter}
@@ -177,6 +180,33 @@ async def test_a_cluster_that_does_not_answer_leaves_a_gap() -> None:
         cluster.now_s += 10
         await sampler.sample()
     assert [value for _, value in sampler.series(LEADERLESS).points] == [0, None, 0]
+
+
+def without_brokers(*ids: int, fenced: Sequence[int] = (), at_s: float) -> ClusterSnapshot:
+    brokers = [broker for broker in snapshot_of().cluster.brokers if broker.id not in ids]
+    description = ClusterDescription("cluster-1", 2, tuple(brokers), tuple(fenced))
+    return snapshot_of(topic("t", partition()), at_s=at_s, cluster=description)
+
+
+def test_absent_brokers_have_the_time_of_their_departure() -> None:
+    whole, fenced = without_brokers(at_s=10), without_brokers(3, fenced=(3, 9), at_s=20)
+    assert fenced.absent == {3: "fenced", 9: "fenced"}
+    assert absences({}, whole, fenced) == {3: 20}  # the departure of broker 9 was not seen
+    down = without_brokers(2, 3, fenced=(9,), at_s=30)
+    assert down.absent == {2: "down", 3: "down", 9: "fenced"}
+    assert absences({3: 20}, fenced, down) == {2: 30, 3: 20}
+    assert absences({2: 30, 3: 20}, down, without_brokers(3, at_s=40)) == {3: 20}
+    assert absences({3: 20}, down, replace(without_brokers(3, at_s=40), topics=())) == {}
+
+
+async def test_the_sampler_remembers_departures() -> None:
+    cluster = Cluster()
+    sampler = cluster.sampler()
+    await sampler.snapshot()
+    cluster.away = (3,)
+    cluster.now_s += 10
+    await sampler.snapshot()
+    assert sampler.absent_since == {3: 1010}
 
 
 async def test_a_topic_without_a_leader_yet_does_not_hide_the_others() -> None:

@@ -1,15 +1,12 @@
-"""The overview: the display of a snapshot, of rates, and of changes between two snapshots."""
+"""The overview: the display of a snapshot and of rates."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ottla.client.admin import ClusterDescription, OngoingReassignment, QuorumDescription
+from ottla.client.admin import OngoingReassignment, QuorumDescription
 from ottla.client.failures import NoBrokerReachable
 from ottla.client.records import TopicPartition
 from ottla.console.charts import Series
 from ottla.console.live.counters import CounterReading, Rates, TopicTraffic, counters_of, rates_between
-from ottla.console.live.events import events_between
 from ottla.console.pages.overview.page import charts_of, overview
 from tests.console.fakes import Browser, FakeAdmin, partition, seen, snapshot_of, topic
 
@@ -122,68 +119,6 @@ def test_a_groups_name_is_no_line_of_what_endpoints_say() -> None:
     forged = "g\u2028kafka_server_brokertopicmetrics_bytesinpersec{"
     text = f'kafka_consumergroup_current_offset{{consumergroup="{forged}",topic="t",partition="0"}} 1000000\n'
     assert counters_of("s", text) == {}
-
-
-# ------------------------------------------------------------ changes
-
-
-def test_a_failover_is_told_in_the_order_of_causes() -> None:
-    before = snapshot_of(topic("orders", partition(0, leader=1, isr=(1, 2, 3))))
-    after = snapshot_of(
-        topic("orders", partition(0, leader=2, isr=(2, 3))),
-        at_s=1002.0,
-        cluster=ClusterDescription("cluster-1", 2, before.cluster.brokers[1:]),
-        quorum=QuorumDescription(102, 8, {}),
-    )
-    told = events_between(before, after)
-    assert [(one.kind, one.text) for one in told] == [
-        ("news", "node 102 leads the quorum in term 8"),
-        ("bad", "broker 1 left the cluster"),
-        ("news", "orders-0: broker 2 leads, leader epoch 5"),
-        ("bad", "orders-0: broker 1 left the ISR"),
-    ]
-    assert {one.at_s for one in told} == {1002.0}
-    assert [one.text for one in events_between(after, before)][1:] == [
-        "broker 1 joined the cluster",
-        "orders-0: broker 1 leads, leader epoch 5",
-        "orders-0: broker 1 joined the ISR",
-    ]
-
-
-def test_what_stays_and_what_is_new_is_not_told() -> None:
-    before = snapshot_of(topic("orders", partition(0)))
-    assert events_between(before, replace(before, at_s=2000.0)) == []
-    assert (
-        events_between(before, snapshot_of(topic("orders", partition(0)), topic("new", partition(0)))) == []
-    )
-
-
-def test_many_partitions_are_counted() -> None:
-    before = snapshot_of(topic("t", *(partition(index) for index in range(100))))
-    after = snapshot_of(topic("t", *(partition(index, isr=(1, 2)) for index in range(100))))
-    told = [one.text for one in events_between(before, after)]
-    assert len(told) == 9
-    assert told[-1] == "the ISR shrank in 92 more partitions"
-
-
-def test_topics_of_people_are_named_before_those_of_the_cluster() -> None:
-    many = [partition(index) for index in range(50)]
-    fewer = [partition(index, isr=(1, 2)) for index in range(50)]
-    before = snapshot_of(topic("__offsets", *many, is_internal=True), topic("t", partition()))
-    after = snapshot_of(topic("__offsets", *fewer, is_internal=True), topic("t", partition(isr=(1, 2))))
-    assert events_between(before, after)[0].text == "t-0: broker 3 left the ISR"
-
-
-def test_reassignments_and_a_quorum_without_a_leader() -> None:
-    reassigning = {TopicPartition("t", 0): OngoingReassignment((1,), (2,), ())}
-    after = snapshot_of(reassigning=reassigning, quorum=QuorumDescription(None, 8, {}))
-    assert [one.text for one in events_between(snapshot_of(), after)] == [
-        "the quorum has no leader; node 101 led it in term 7",
-        "1 partitions began to be reassigned",
-    ]
-    assert [one.text for one in events_between(after, snapshot_of(quorum=None))] == [
-        "1 partitions are no longer reassigned"
-    ]
 
 
 # ------------------------------------------------------------ the page

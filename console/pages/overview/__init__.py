@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from ...area import Area, View
-from . import page
+from . import events, page
 
 AREA = Area(
     name="overview",
     title="Overview",
     place=10,
-    parts=(View(path="/overview", show=page.show, refresh_s=2.0),),
+    parts=(
+        View(path="/overview", show=page.show, refresh_s=2.0),
+        View(path="/overview/events", show=events.show, refresh_s=2.0),
+    ),
 )

@@ -16,12 +16,14 @@ from ...bounds import ROWS_MAX
 from ...charts import SPAN, SPANS, Chart, Series, draw
 from ...formats import UNKNOWN, byte_rate, count, milliseconds, numbers, rate
 from ...live.counters import Rates, TopicTraffic
+from ...live.event_lines import EventLine, event_lines
 from ...live.events import Event
 from ...live.node_readings import CommitReading
 from ...live.sampler import COMMIT_MS, LEADERLESS, UNDER_REPLICATED, Sampler
 from ...live.snapshots import ClusterSnapshot
 
-EVENTS_SHOWN: Final = 30
+LINES_SHOWN: Final = 10
+"""The most lines of events on the overview; another page has all lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ class Overview:
     quorum_trouble: str
     rates: Rates
     charts: Sequence[Chart]
-    events: Sequence[Event]
+    events: Sequence[EventLine]
+    lines_total: int
     commits: CommitReading | None
 
     @property
@@ -141,8 +144,9 @@ def overview(
 ) -> Overview:
     """Return the data of the overview page.
 
-    `events` begin with the newest; `commits` are the quorum's commits during the time that charts show.
+    `events` are in order of time; `commits` are the quorum's commits during the time that charts show.
     """
+    lines = event_lines(events)
     needy = dict(snapshot.leaderless) | dict(snapshot.under_replicated)
     return Overview(
         brokers=broker_rows(snapshot),
@@ -169,7 +173,8 @@ def overview(
         quorum_trouble=snapshot.quorum_trouble,
         rates=rates,
         charts=charts,
-        events=list(islice(events, EVENTS_SHOWN)),
+        events=lines[:LINES_SHOWN],
+        lines_total=len(lines),
         commits=commits,
     )
 
@@ -246,7 +251,5 @@ async def show(visit: Visit) -> Rendered:
     sampler: Sampler = visit.sampler
     snapshot = await sampler.snapshot()
     charts = charts_of(sampler.series, snapshot.at_s)
-    model = overview(
-        snapshot, sampler.rates, charts, reversed(sampler.events), sampler.commits(SPANS[SPAN])
-    )
+    model = overview(snapshot, sampler.rates, charts, sampler.events, sampler.commits(SPANS[SPAN]))
     return Rendered("Overview", "overview.html", model)
