@@ -15,6 +15,7 @@ from ottla.client.admin import (
     Admin,
     ClusterDescription,
     ConfigEntry,
+    FencedBroker,
     NewTopic,
     QuorumDescription,
 )
@@ -62,6 +63,11 @@ def snapshot_of(*topics: TopicInfo, at_s: float = 1000.0, **changes: Any) -> Clu
         "reassigning": {},
     }
     return ClusterSnapshot(**(given | changes))
+
+
+def fenced(*ids: int, since_ms: int | None = None) -> tuple[FencedBroker, ...]:
+    """Return fenced brokers, each at the address that it had."""
+    return tuple(FencedBroker(BrokerAddress(id_, "host", 9091 + id_, None), since_ms) for id_ in ids)
 
 
 class FakeAdmin:

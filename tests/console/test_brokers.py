@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client.admin import ConfigEntry
-from ottla.console.pages.brokers.page import addresses_of, brokers_page, folder_rows, replica_rows
+from ottla.client.admin import ClusterDescription, ConfigEntry
+from ottla.console.formats import UNKNOWN
+from ottla.console.pages.brokers.page import brokers_page, folder_rows, replica_rows
+from ottla.console.pages.brokers.rows import broker_rows
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.brokers_with_folders import BROKEN, FOLDER, FoldersAdmin
-from tests.console.fakes import HOSTILE, Browser, partition, seen, snapshot_of, topic
+from tests.console.fakes import HOSTILE, Browser, fenced, partition, seen, snapshot_of, topic
 
 
 @pytest.fixture
@@ -36,32 +38,59 @@ def test_the_largest_replicas_come_first() -> None:
 
 def test_a_broker_that_does_not_answer_hides_no_other() -> None:
     silent = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer")
-    page = brokers_page(snapshot_of(), {2: silent, 1: [FOLDER]})
+    page = brokers_page([], {2: silent, 1: [FOLDER]})
     assert [one.broker for one in page.folders] == [1]
     assert page.silent == {2: "no answer"}
 
 
-def test_fenced_brokers_have_no_address() -> None:
-    snapshot = snapshot_of()
-    fenced = snapshot_of(cluster=type(snapshot.cluster)("c", 1, snapshot.cluster.brokers[:1], (9,)))
-    assert addresses_of(fenced) == {1: "host:9092", 9: ""}
+def test_absent_brokers_come_first_with_the_time_of_their_departure() -> None:
+    cluster = ClusterDescription("c", 2, snapshot_of().cluster.brokers[:2], fenced(9))
+    partitions = topic("a", partition(0, isr=(1, 2)), partition(1, leader=2, isr=(2,)))
+    rows = broker_rows(snapshot_of(partitions, at_s=1600.0, cluster=cluster), {3: 1000.0})
+    assert [(row.id, row.state, row.since, row.address) for row in rows] == [
+        (3, "down", "since 1970-01-01 00:16:40 UTC (10 min)", ""),
+        (9, "fenced", "since before the console started", ""),
+        (1, "active", "", "host:9092"),
+        (2, "active", "", "host:9093"),
+    ]
+    assert [(row.leads, row.replicas, row.in_sync, row.missing, row.is_controller) for row in rows] == [
+        (0, 2, 0, 2, False),
+        (0, 0, 0, 0, False),
+        (1, 2, 1, 1, False),
+        (1, 2, 2, 0, True),
+    ]
 
 
 def test_the_list(browser: Browser) -> None:
     page = seen(browser.read("/brokers"))
-    assert "1 host:9092 /data/a 2 700 B 50 B 1000 B 95%" in page
-    assert "it is offline" in page
-    assert "Broker 3 does not report its folders: broker 3 is silent" in page
+    assert "1 active host:9092 1 1 1 2 controller active host:9093 0 1 1" in page
+    assert "1 /data/a nearly full 2 700 B 50 B 1000 B 95%" in page
+    assert f"/data/b it is offline 0 0 B {UNKNOWN} {UNKNOWN} {UNKNOWN}" in page
+    assert "Broker 3 does not report its folders, which are missing here: broker 3 is silent" in page
 
 
 def test_one_broker(browser: Browser) -> None:
     page = seen(browser.read("/brokers/broker?id=1&all=yes"))
+    assert "state active address host:9092" in page
     assert "payments-1 /data/a 400 B" in page
     assert "retention.ms 604800000 default" in page
     assert "(secret)" in page
     assert "broker 3 is silent" in seen(browser.read("/brokers/broker?id=3"))
-    assert "there is no broker 7" in seen(browser.read("/brokers/broker?id=7", 404))
+    assert "there is no broker 7; the brokers are 1, 2, 3" in seen(browser.read("/brokers/broker?id=7", 404))
     assert "'id' is a whole number" in seen(browser.read("/brokers/broker?id=one", 400))
+
+
+def test_a_fenced_broker_says_so() -> None:
+    admin = FoldersAdmin(topic("orders", partition(isr=(1, 2))))
+    cluster = ClusterDescription("c", 1, snapshot_of().cluster.brokers[:2], fenced(3))
+
+    async def describe_cluster() -> ClusterDescription:
+        return cluster
+
+    admin.describe_cluster = describe_cluster  # type: ignore[method-assign]
+    page = seen(Browser(admin).enter().read("/brokers/broker?id=3"))
+    assert "Broker 3 is fenced since before the console started. 1 of its 1 replicas are not in sync." in page
+    assert "The broker does not report its folders: broker 3 is silent" in page
 
 
 def test_settings_that_are_not_told_hide_nothing_else() -> None:

@@ -31,7 +31,9 @@ CHROMIUM = next(
 )
 PAGES = (
     "/overview",
+    "/overview/partitions?state=under-replicated",
     "/overview/events",
+    "/brokers",
     "/brokers/broker?id=1&all=yes",
     "/topics",
     "/topics/topic?name=orders",
@@ -247,8 +249,8 @@ def test_text_of_strangers_is_text_in_what_comes_later(admin: FakeAdmin, tab: Ta
     page = tab.open("/overview")
     tab.until("live")
     admin.topics[HOSTILE] = topic(HOSTILE, partition(0, isr=(1,)))
-    page.locator("#live_trouble th a").wait_for()
-    assert page.inner_text("#live_trouble th a") == f"{HOSTILE}-0"
+    page.locator("#live_problems th a").wait_for()
+    assert page.inner_text("#live_problems th a") == HOSTILE
     assert tab.faults == []
 
 

@@ -11,12 +11,16 @@ from ottla.client.records import TopicPartition
 from ottla.console.live.event_lines import FOLD_S, event_lines
 from ottla.console.live.events import BAD, GOOD, JOINED, LEFT, NEWS, Cause, Event, events_between
 from ottla.console.live.snapshots import ClusterSnapshot
-from tests.console.fakes import HOSTILE, Browser, FakeAdmin, partition, seen, snapshot_of, topic
+from tests.console.fakes import HOSTILE, Browser, FakeAdmin, fenced, partition, seen, snapshot_of, topic
 
 
-def without_broker_1(*topics: TopicInfo, fenced: Sequence[int] = (), at_s: float = 1002.0) -> ClusterSnapshot:
+def without_broker_1(
+    *topics: TopicInfo, fenced_ids: Sequence[int] = (), at_s: float = 1002.0
+) -> ClusterSnapshot:
     brokers = snapshot_of().cluster.brokers[1:]
-    return snapshot_of(*topics, at_s=at_s, cluster=ClusterDescription("cluster-1", 2, brokers, tuple(fenced)))
+    return snapshot_of(
+        *topics, at_s=at_s, cluster=ClusterDescription("cluster-1", 2, brokers, fenced(*fenced_ids))
+    )
 
 
 def texts(before: ClusterSnapshot, after: ClusterSnapshot) -> list[str]:
@@ -50,9 +54,9 @@ def test_events_of_a_failover_are_in_the_order_of_causes() -> None:
 
 
 def test_a_broker_is_fenced_and_no_longer_fenced() -> None:
-    fenced = without_broker_1(fenced=(1,))
-    assert texts(snapshot_of(), fenced) == ["broker 1 is fenced"]
-    assert texts(fenced, snapshot_of()) == ["broker 1 is no longer fenced"]
+    without = without_broker_1(fenced_ids=(1,))
+    assert texts(snapshot_of(), without) == ["broker 1 is fenced"]
+    assert texts(without, snapshot_of()) == ["broker 1 is no longer fenced"]
 
 
 def test_a_partition_goes_offline_and_is_led_again() -> None:

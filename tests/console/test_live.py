@@ -27,7 +27,7 @@ from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.live.streams import EventStream
 from ottla.console.rendering import HERE, Templates
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.console.fakes import Browser, FakeAdmin, partition, snapshot_of, topic
+from tests.console.fakes import Browser, FakeAdmin, fenced, partition, snapshot_of, topic
 
 PATIENCE_S = 60.0
 
@@ -182,19 +182,19 @@ async def test_a_cluster_that_does_not_answer_leaves_a_gap() -> None:
     assert [value for _, value in sampler.series(LEADERLESS).points] == [0, None, 0]
 
 
-def without_brokers(*ids: int, fenced: Sequence[int] = (), at_s: float) -> ClusterSnapshot:
+def without_brokers(*ids: int, fenced_ids: Sequence[int] = (), at_s: float) -> ClusterSnapshot:
     brokers = [broker for broker in snapshot_of().cluster.brokers if broker.id not in ids]
-    description = ClusterDescription("cluster-1", 2, tuple(brokers), tuple(fenced))
+    description = ClusterDescription("cluster-1", 2, tuple(brokers), fenced(*fenced_ids))
     return snapshot_of(topic("t", partition()), at_s=at_s, cluster=description)
 
 
 def test_absent_brokers_have_the_time_of_their_departure() -> None:
-    whole, fenced = without_brokers(at_s=10), without_brokers(3, fenced=(3, 9), at_s=20)
-    assert fenced.absent == {3: "fenced", 9: "fenced"}
-    assert absences({}, whole, fenced) == {3: 20}  # the departure of broker 9 was not seen
-    down = without_brokers(2, 3, fenced=(9,), at_s=30)
+    whole, without = without_brokers(at_s=10), without_brokers(3, fenced_ids=(3, 9), at_s=20)
+    assert without.absent == {3: "fenced", 9: "fenced"}
+    assert absences({}, whole, without) == {3: 20}  # the departure of broker 9 was not seen
+    down = without_brokers(2, 3, fenced_ids=(9,), at_s=30)
     assert down.absent == {2: "down", 3: "down", 9: "fenced"}
-    assert absences({3: 20}, fenced, down) == {2: 30, 3: 20}
+    assert absences({3: 20}, without, down) == {2: 30, 3: 20}
     assert absences({2: 30, 3: 20}, down, without_brokers(3, at_s=40)) == {3: 20}
     assert absences({3: 20}, down, replace(without_brokers(3, at_s=40), topics=())) == {}
 

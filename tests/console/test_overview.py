@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from ottla.client.admin import OngoingReassignment, QuorumDescription
+from ottla.client.admin import ClusterDescription, OngoingReassignment, QuorumDescription
 from ottla.client.failures import NoBrokerReachable
 from ottla.client.records import TopicPartition
 from ottla.console.charts import Series
+from ottla.console.formats import UNKNOWN
 from ottla.console.live.counters import CounterReading, Rates, TopicTraffic, counters_of, rates_between
 from ottla.console.pages.overview.page import charts_of, overview
-from tests.console.fakes import Browser, FakeAdmin, partition, seen, snapshot_of, topic
+from tests.console.fakes import HOSTILE, Browser, FakeAdmin, fenced, partition, seen, snapshot_of, topic
 
 
-def test_partitions_in_need_stand_out() -> None:
-    snapshot = snapshot_of(
-        topic("b", partition(0, isr=(1, 2)), partition(1)), topic("a", partition(0, leader=-1, isr=()))
-    )
-    model = overview(snapshot, Rates(), [], [])
-    assert [(one.name, one.state, one.leader) for one in model.needy] == [
-        ("a-0", "without a leader", "\u2013"),
-        ("b-0", "under-replicated", "1"),
-    ]
-    assert (model.topics, model.partitions, model.under_replicated_total, model.leaderless_total) == (
-        2,
-        3,
-        2,
-        1,
-    )
+def test_problems_are_summed_up_by_topic() -> None:
+    topics = [topic(f"t{number:02}", partition(0, isr=(1, 2)), partition(1)) for number in range(12)]
+    offline = topic("z", partition(0, leader=-1, isr=()))
+    internal = topic("__offsets", partition(0, leader=-1, isr=()), is_internal=True)
+    model = overview(snapshot_of(internal, *topics, offline), Rates(), [], [])
+    assert [row.topic for row in model.problems] == ["z", *(f"t{number:02}" for number in range(9))]
+    assert (model.problems_total, model.topics, model.partitions) == (14, 14, 26)
+    assert (model.under_replicated_total, model.offline_total) == (14, 2)
 
 
-def test_brokers_with_what_they_hold() -> None:
-    rows = overview(
-        snapshot_of(topic("a", partition(0), partition(1, leader=2, isr=(2, 3)))), Rates(), [], []
-    ).brokers
-    assert [(one.id, one.leads, one.replicas, one.in_sync, one.is_controller) for one in rows] == [
-        (1, 1, 2, 1, False),
-        (2, 1, 2, 2, True),
-        (3, 0, 2, 2, False),
-    ]
+def test_brokers_are_counted_by_state() -> None:
+    assert (overview(snapshot_of(), Rates(), [], []).brokers_text) == "3"
+    cluster = ClusterDescription("c", 2, snapshot_of().cluster.brokers[:1], fenced(2))
+    model = overview(snapshot_of(topic("a", partition(0)), cluster=cluster), Rates(), [], [])
+    assert (model.brokers_text, model.absent_text) == ("1 of 3", "1 fenced, 1 down")
 
 
 def test_the_quorum_and_what_there_is_without_one() -> None:
@@ -54,9 +44,16 @@ def test_the_quorum_and_what_there_is_without_one() -> None:
 
 
 def test_reassignments_under_way() -> None:
-    reassigning = {TopicPartition("t", 1): OngoingReassignment((2, 3, 1), (3,), (1,))}
-    (row,) = overview(snapshot_of(reassigning=reassigning), Rates(), [], []).reassignments
-    assert (row.name, row.replicas, row.adding, row.removing) == ("t-1", "2, 3, 1", "3", "1")
+    copied = topic("t", *(partition(index, isr=(1, 2)) for index in range(12)))
+    reassigning = {
+        TopicPartition("t", index): OngoingReassignment((2, 3, 1), (3,), (1,)) for index in range(12)
+    }
+    gone = {TopicPartition("gone", 0): OngoingReassignment((1,), (2,), ())}
+    model = overview(snapshot_of(copied, reassigning=reassigning | gone), Rates(), [], [])
+    row = model.reassignments[1]
+    assert (row.name, row.isr, row.adding, row.removing) == ("t-1", "1, 2", "3", "1")
+    assert (len(model.reassignments), model.reassigning) == (10, 13)
+    assert (model.problems, model.under_replicated_total) == ([], 0)  # a replica that is added is not missing
 
 
 def test_only_what_is_counted_has_a_chart() -> None:
@@ -127,10 +124,79 @@ def test_a_groups_name_is_no_line_of_what_endpoints_say() -> None:
 def test_the_page() -> None:
     browser = Browser(FakeAdmin(topic("orders", partition(0, isr=(1, 2))))).enter()
     page = browser.read("/overview")
-    assert "orders-0 under-replicated 1 1, 2, 3 1, 2" in seen(page)
+    assert "orders 0 1 1 3 partitions All partitions with problems" in seen(page)
     assert "102 voter 7" in seen(page)
     assert 'data-events="/events/overview"' in page
     assert browser.client.get("/").headers["location"] == "/overview"
+
+
+def test_an_absent_broker_is_the_first_row() -> None:
+    admin = FakeAdmin(topic("orders", partition(0, isr=(1, 2))))
+    cluster = ClusterDescription("c", 2, snapshot_of().cluster.brokers[:2], fenced(3))
+
+    async def describe_cluster() -> ClusterDescription:
+        return cluster
+
+    admin.describe_cluster = describe_cluster  # type: ignore[method-assign]
+    page = Browser(admin).enter().read("/overview")
+    assert "in sync 3 fenced since before the console started 0 1 0 1 active host:9092" in seen(page)
+    assert "brokers 2 of 3 1 fenced" in seen(page)
+    assert '<tr class="bad"><th scope="row"><a href="/brokers/broker?id=3">' in page
+
+
+def test_a_healthy_cluster_says_so() -> None:
+    page = seen(Browser(FakeAdmin(topic("orders", partition()))).enter().read("/overview"))
+    assert "All partitions are healthy: each has a leader, and all replicas are in sync." in page
+
+
+# ------------------------------------------------------------ the page of partitions
+
+
+def in_trouble() -> FakeAdmin:
+    """Return a cluster in which 60 partitions have problems."""
+    orders = [partition(index, isr=(1, 2)) for index in range(58)]
+    return FakeAdmin(
+        topic("orders", *orders, partition(58)),
+        topic("payments", partition(0, leader=-1, isr=(1,))),
+        topic("__offsets", partition(0, isr=(1, 2)), is_internal=True),
+    )
+
+
+def test_all_partitions_with_problems() -> None:
+    browser = Browser(in_trouble()).enter()
+    page = seen(browser.read("/overview/partitions"))
+    assert (
+        f"payments-0 offline under-replicated {UNKNOWN} 1, 2, 3 1 2, 3 {UNKNOWN} {UNKNOWN} orders-0" in page
+    )
+    assert f"orders-0 under-replicated 1 1, 2, 3 1, 2 3 {UNKNOWN} {UNKNOWN}" in page
+    assert "page 1 of 2, 60 rows" in page
+    assert "__offsets-0 under-replicated" in seen(browser.read("/overview/partitions?page=2"))
+    assert "orders" not in seen(browser.read("/overview/partitions?state=offline"))
+    assert "payments-0" not in seen(browser.read("/overview/partitions?topic=orders"))
+    assert "No partition of x has this state." in seen(browser.read("/overview/partitions?topic=x"))
+    assert "'state' is one of problem, offline, under-replicated, reassigning" in seen(
+        browser.read("/overview/partitions?state=well", 400)
+    )
+
+
+def test_partitions_that_are_reassigned() -> None:
+    admin = in_trouble()
+    browser = Browser(admin).enter()
+    address = "/overview/partitions?state=reassigning"
+    assert "No partition is being reassigned. ottla cluster reassign" in seen(browser.read(address))
+
+    async def list_partition_reassignments() -> dict[TopicPartition, OngoingReassignment]:
+        return {TopicPartition("orders", 5): OngoingReassignment((1, 2, 3), (3,), ())}
+
+    admin.list_partition_reassignments = list_partition_reassignments  # type: ignore[method-assign]
+    page = seen(Browser(admin).enter().read(address))
+    assert f"orders-5 reassigning 1 1, 2, 3 1, 2 {UNKNOWN} 3 {UNKNOWN}" in page
+
+
+def test_names_of_topics_are_text() -> None:
+    admin = FakeAdmin(topic(HOSTILE, partition(0, isr=(1, 2))))
+    for address in ("/overview", "/overview/partitions"):
+        assert "<script>alert" not in Browser(admin).enter().read(address)
 
 
 def test_a_cluster_that_does_not_answer_is_said() -> None:

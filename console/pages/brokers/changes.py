@@ -44,7 +44,7 @@ async def _brokers(visit: Visit) -> Brokers:
     """
     if visit.required("id") == ALL:
         return Brokers("", "all brokers", "all brokers", "/brokers")
-    number, _ = await broker_named(visit)
+    number = (await broker_named(visit)).id
     return Brokers(str(number), f"broker {number}", SOURCE, link("/brokers/broker", id=number))
 
 
@@ -89,7 +89,7 @@ async def _alter_settings(
 
 async def folders_form(visit: Visit) -> Form:
     """Return the form with a check box for each data folder of a broker: checked if the folder gets no new replicas."""
-    number, _ = await broker_named(visit)
+    number = (await broker_named(visit)).id
     folders = await _folders(visit.admin, number)
     boxes = [
         FormField(
@@ -131,7 +131,7 @@ def _word(*, is_cordoned: bool) -> str:
 
 async def plan_cordon(visit: Visit) -> Change:
     """Plan to cordon or uncordon data folders of a broker. The cluster checks the setting."""
-    number, _ = await broker_named(visit)
+    number = (await broker_named(visit)).id
     folders = await _folders(visit.admin, number)
     wanted = _wanted(visit.form, folders)
     differences = [

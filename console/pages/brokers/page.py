@@ -10,8 +10,9 @@ from typing import Final
 from ....client.admin import BROKER_RESOURCE, ConfigEntry, LogDirDescription
 from ....protocol.errors import KafkaError
 from ...area import NotThere, Paged, Rendered, Visit
-from ...live.snapshots import ClusterSnapshot
+from ...formats import numbers
 from ...settings import SettingRow, setting_rows
+from .rows import BrokerRow, broker_rows
 
 FULL: Final = 0.9
 """The used part from which a folder is marked: retention may not make room in time."""
@@ -59,7 +60,7 @@ class BrokersPage:
 
     folders: Sequence[FolderRow]
     silent: Mapping[int, str]
-    addresses: Mapping[int, str]
+    brokers: Sequence[BrokerRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,7 @@ class ReplicaRow:
 class BrokerPage:
     """The data that the template of one broker's page shows."""
 
-    id: int
-    address: str
+    broker: BrokerRow
     folders: Sequence[FolderRow]
     trouble: str
     replicas: Paged[ReplicaRow]
@@ -113,14 +113,8 @@ def replica_rows(folders: Sequence[LogDirDescription]) -> list[ReplicaRow]:
     return sorted(rows, key=lambda row: (-row.size, row.name))
 
 
-def addresses_of(snapshot: ClusterSnapshot) -> dict[int, str]:
-    """Return the `host:port` of each broker by id; empty for fenced brokers."""
-    live = {broker.id: f"{broker.host}:{broker.port}" for broker in snapshot.cluster.brokers}
-    return dict(sorted((live | dict.fromkeys(snapshot.cluster.fenced, "")).items()))
-
-
 def brokers_page(
-    snapshot: ClusterSnapshot, answers: Mapping[int, Sequence[LogDirDescription] | KafkaError]
+    brokers: Sequence[BrokerRow], answers: Mapping[int, Sequence[LogDirDescription] | KafkaError]
 ) -> BrokersPage:
     """Return the data of the page that lists the brokers. `answers` are the brokers' answers about their folders."""
     folders: list[FolderRow] = []
@@ -130,46 +124,47 @@ def brokers_page(
             silent[broker] = answer.message
         else:
             folders += folder_rows(broker, answer)
-    return BrokersPage(folders, silent, addresses_of(snapshot))
+    return BrokersPage(folders, silent, brokers)
 
 
 async def show(visit: Visit) -> Rendered:
     """Return the page that lists the brokers and their data folders."""
     snapshot = await visit.sampler.snapshot()
     answers = await visit.admin.describe_log_dirs()
-    return Rendered("Brokers", "brokers.html", brokers_page(snapshot, answers))
+    brokers = broker_rows(snapshot, visit.sampler.absent_since)
+    return Rendered("Brokers", "brokers.html", brokers_page(brokers, answers))
 
 
-async def broker_named(visit: Visit) -> tuple[int, str]:
-    """Return id and `host:port` of the broker that the page's query names. Raises BadQuestion and NotThere."""
+async def broker_named(visit: Visit) -> BrokerRow:
+    """Return the broker that the page's query names. Raises BadQuestion and NotThere."""
     number = visit.number("id", least=0, most=2**31 - 1)
-    addresses = addresses_of(await visit.sampler.snapshot())
-    if number not in addresses:
-        raise NotThere(f"there is no broker {number}")
-    return number, addresses[number]
+    rows = broker_rows(await visit.sampler.snapshot(), visit.sampler.absent_since)
+    for row in rows:
+        if row.id == number:
+            return row
+    raise NotThere(f"there is no broker {number}; the brokers are {numbers(sorted(row.id for row in rows))}")
 
 
 async def show_one(visit: Visit) -> Rendered:
     """Return the page of the broker that the query names. Raises NotThere."""
-    number, address = await broker_named(visit)
+    broker = await broker_named(visit)
     answers, settings = await asyncio.gather(
-        visit.admin.describe_log_dirs([number]),
-        _or_refusal(visit, number),
+        visit.admin.describe_log_dirs([broker.id]),
+        _or_refusal(visit, broker.id),
     )
-    answer = answers[number]
+    answer = answers[broker.id]
     folders = [] if isinstance(answer, KafkaError) else answer
     shows_all = visit.text("all") == "yes"
     model = BrokerPage(
-        number,
-        address,
-        folder_rows(number, folders),
+        broker,
+        folder_rows(broker.id, folders),
         answer.message if isinstance(answer, KafkaError) else "",
         visit.paged(replica_rows(folders)),
         [] if isinstance(settings, KafkaError) else setting_rows(settings, shows_all=shows_all),
         settings.message if isinstance(settings, KafkaError) else "",
         shows_all,
     )
-    return Rendered(f"Broker {number}", "broker.html", model)
+    return Rendered(f"Broker {broker.id}", "broker.html", model)
 
 
 async def _or_refusal(visit: Visit, broker: int) -> list[ConfigEntry] | KafkaError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...area import Area, View
-from . import events, page
+from . import events, page, partitions
 
 AREA = Area(
     name="overview",
@@ -11,6 +11,7 @@ AREA = Area(
     place=10,
     parts=(
         View(path="/overview", show=page.show, refresh_s=2.0),
+        View(path="/overview/partitions", show=partitions.show, refresh_s=2.0),
         View(path="/overview/events", show=events.show, refresh_s=2.0),
     ),
 )

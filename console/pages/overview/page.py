@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from math import inf
 from typing import Final
 
-from ....client.connections.metadata import NO_LEADER, PartitionInfo
-from ....client.records import TopicPartition
 from ...area import Rendered, Visit
-from ...bounds import ROWS_MAX
 from ...charts import SPAN, SPANS, Chart, Series, draw
-from ...formats import UNKNOWN, byte_rate, count, milliseconds, numbers, rate
+from ...formats import UNKNOWN, byte_rate, count, milliseconds, rate
 from ...live.counters import Rates, TopicTraffic
 from ...live.event_lines import EventLine, event_lines
 from ...live.events import Event
 from ...live.node_readings import CommitReading
+from ...live.partition_problems import TopicProblems
 from ...live.sampler import COMMIT_MS, LEADERLESS, UNDER_REPLICATED, Sampler
 from ...live.snapshots import ClusterSnapshot
+from ..brokers.rows import BrokerRow, broker_rows
+from .partitions import REASSIGNING, PartitionRow, partition_row, partitions_in
 
-LINES_SHOWN: Final = 10
-"""The most lines of events on the overview; another page has all lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRow:
-    """A live broker."""
-
-    id: int
-    address: str
-    rack: str
-    is_controller: bool
-    leads: int
-    replicas: int
-    in_sync: int
+ROWS_SHOWN: Final = 10
+"""The most topics, partitions and events in a list of the overview; other pages have all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +34,10 @@ class VoterRow:
     state: str
     term: int
 
-
-@dataclass(frozen=True, slots=True)
-class NeedyPartition:
-    """A partition without a leader or with missing in-sync replicas, as a table row."""
-
-    topic: str
-    name: str
-    state: str
-    leader: str
-    replicas: str
-    isr: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReassignedPartition:
-    """A partition that is being reassigned to other brokers, as a table row."""
-
-    topic: str
-    name: str
-    replicas: str
-    adding: str
-    removing: str
+    @property
+    def kind(self) -> str:
+        """The colour class of the state: "good" for the leader, "bad" for a silent node."""
+        return {"leader": "good", "silent": "bad"}.get(self.state, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +45,14 @@ class Overview:
     """The data that the template of the overview shows."""
 
     brokers: Sequence[BrokerRow]
-    fenced: Sequence[int]
     topics: int
     partitions: int
     under_replicated_total: int
-    leaderless_total: int
+    offline_total: int
     reassigning: int
-    reassignments: Sequence[ReassignedPartition]
-    needy: Sequence[NeedyPartition]
+    reassignments: Sequence[PartitionRow]
+    problems: Sequence[TopicProblems]
+    problems_total: int
     voters: Sequence[VoterRow]
     quorum_trouble: str
     rates: Rates
@@ -107,17 +75,16 @@ class Overview:
         return f"{slow}, of {self.commits.count:,.0f}"
 
     @property
-    def fenced_text(self) -> str:
-        """The number of fenced brokers as text, such as `2 fenced`; empty if there are none."""
-        return f"{len(self.fenced)} fenced" if self.fenced else ""
+    def brokers_text(self) -> str:
+        """The number of active brokers, and of all brokers if others are absent: `3`, or `2 of 3`."""
+        active = sum(broker.is_active for broker in self.brokers)
+        return f"{active}" if active == len(self.brokers) else f"{active} of {len(self.brokers)}"
 
     @property
-    def needy_hidden(self) -> int:
-        """The number of partitions without a leader or enough replicas that are not in the table.
-
-        A partition without a leader is usually under-replicated, too.
-        """
-        return max(0, self.under_replicated_total - len(self.needy))
+    def absent_text(self) -> str:
+        """The numbers of absent brokers by state, such as `1 fenced, 1 down`; empty if there are none."""
+        states = Counter(broker.state for broker in self.brokers if not broker.is_active)
+        return ", ".join(f"{number} {state}" for state, number in states.items())
 
     @property
     def records_in(self) -> float | None:
@@ -141,63 +108,35 @@ def overview(
     charts: Sequence[Chart],
     events: Iterable[Event],
     commits: CommitReading | None = None,
+    absent_since: Mapping[int, float] | None = None,
 ) -> Overview:
     """Return the data of the overview page.
 
-    `events` are in order of time; `commits` are the quorum's commits during the time that charts show.
+    `events` are in order of time; `commits` are the quorum's commits during the time that charts
+    show. `absent_since` has the seconds since 1970 at which absent brokers left, where known.
     """
     lines = event_lines(events)
-    needy = dict(snapshot.leaderless) | dict(snapshot.under_replicated)
     return Overview(
-        brokers=broker_rows(snapshot),
-        fenced=sorted(snapshot.cluster.fenced),
+        brokers=broker_rows(snapshot, absent_since or {}),
         topics=len(snapshot.topics),
         partitions=sum(len(topic.partitions) for topic in snapshot.topics),
         under_replicated_total=len(snapshot.under_replicated),
-        leaderless_total=len(snapshot.leaderless),
+        offline_total=len(snapshot.leaderless),
         reassigning=len(snapshot.reassigning),
         reassignments=[
-            ReassignedPartition(
-                name.topic,
-                f"{name.topic}-{name.partition}",
-                numbers(reassignment.replicas),
-                numbers(reassignment.adding),
-                numbers(reassignment.removing),
-            )
-            for name, reassignment in islice(sorted(snapshot.reassigning.items()), ROWS_MAX)
+            partition_row(snapshot, name, partition)
+            for name, partition in partitions_in(snapshot, REASSIGNING)[:ROWS_SHOWN]
         ],
-        needy=[
-            _needy(*entry) for entry in islice(sorted(needy.items(), key=lambda entry: entry[0]), ROWS_MAX)
-        ],
+        problems=snapshot.problems[:ROWS_SHOWN],
+        problems_total=len(snapshot.problems),
         voters=voter_rows(snapshot),
         quorum_trouble=snapshot.quorum_trouble,
         rates=rates,
         charts=charts,
-        events=lines[:LINES_SHOWN],
+        events=lines[:ROWS_SHOWN],
         lines_total=len(lines),
         commits=commits,
     )
-
-
-def broker_rows(snapshot: ClusterSnapshot) -> list[BrokerRow]:
-    """Return the table rows of the live brokers, with their numbers of replicas, in-sync replicas and led
-    partitions."""
-    partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
-    leads = Counter(partition.leader for partition in partitions)
-    held = Counter(chain.from_iterable(partition.replicas for partition in partitions))
-    in_sync = Counter(chain.from_iterable(partition.isr for partition in partitions))
-    return [
-        BrokerRow(
-            broker.id,
-            f"{broker.host}:{broker.port}",
-            broker.rack or "",
-            broker.id == snapshot.cluster.controller_id,
-            leads[broker.id],
-            held[broker.id],
-            in_sync[broker.id],
-        )
-        for broker in sorted(snapshot.cluster.brokers, key=lambda broker: broker.id)
-    ]
 
 
 def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
@@ -217,7 +156,8 @@ def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
 
 
 def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
-    """Return the charts of the overview: records and bytes per second, commit times, and partitions in need.
+    """Return the charts of the overview: records and bytes per second, commit times, and partitions with
+    problems.
 
     `series` returns a recorded series by its name. Series without values have no chart.
     """
@@ -226,7 +166,7 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
         ("records per second", (TopicTraffic.RECORDS_IN,), rate),
         ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate),
         ("milliseconds until the quorum has committed", (COMMIT_MS,), milliseconds),
-        ("partitions in need", (UNDER_REPLICATED, LEADERLESS), count),
+        ("partitions with problems", (UNDER_REPLICATED, LEADERLESS), count),
     ):
         chart = draw(title, [series(name) for name in names], now_s=now_s, span_s=SPANS[SPAN], say=say)
         if chart is not None:
@@ -234,22 +174,11 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
     return found
 
 
-def _needy(name: TopicPartition, partition: PartitionInfo) -> NeedyPartition:
-    has_leader = partition.leader != NO_LEADER
-    return NeedyPartition(
-        name.topic,
-        f"{name.topic}-{name.partition}",
-        "under-replicated" if has_leader else "without a leader",
-        str(partition.leader) if has_leader else UNKNOWN,
-        numbers(partition.replicas),
-        numbers(partition.isr),
-    )
-
-
 async def show(visit: Visit) -> Rendered:
     """Return the page."""
     sampler: Sampler = visit.sampler
     snapshot = await sampler.snapshot()
     charts = charts_of(sampler.series, snapshot.at_s)
-    model = overview(snapshot, sampler.rates, charts, sampler.events, sampler.commits(SPANS[SPAN]))
+    commits = sampler.commits(SPANS[SPAN])
+    model = overview(snapshot, sampler.rates, charts, sampler.events, commits, sampler.absent_since)
     return Rendered("Overview", "overview.html", model)

@@ -1,0 +1,79 @@
+"""Brokers as rows of a table: absent brokers first, and the replicas of each broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from ...formats import duration, moment
+from ...live.snapshots import ClusterSnapshot
+
+ACTIVE: Final = "active"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker as a table row.
+
+    `state` is ACTIVE, or a state of `ClusterSnapshot.absent`. `since` is the time of an absence, as text. The address
+    of an absent broker is empty.
+    """
+
+    id: int
+    state: str
+    since: str
+    address: str
+    rack: str
+    is_controller: bool
+    leads: int
+    replicas: int
+    in_sync: int
+
+    @property
+    def is_active(self) -> bool:
+        """True if the broker is neither fenced nor down."""
+        return self.state == ACTIVE
+
+    @property
+    def missing(self) -> int:
+        """The number of the broker's replicas that are outside the ISR."""
+        return self.replicas - self.in_sync
+
+
+def broker_rows(snapshot: ClusterSnapshot, absent_since: Mapping[int, float]) -> list[BrokerRow]:
+    """Return the table rows of all brokers, the absent brokers first.
+
+    `absent_since` has the seconds since 1970 at which brokers left, where known.
+    """
+    partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
+    leads = Counter(partition.leader for partition in partitions)
+    held = Counter(chain.from_iterable(partition.replicas for partition in partitions))
+    in_sync = Counter(chain.from_iterable(partition.isr for partition in partitions))
+    live = {broker.id: broker for broker in snapshot.cluster.brokers}
+    rows = []
+    for id_ in [*sorted(snapshot.absent), *sorted(live)]:
+        broker = live.get(id_)
+        rows.append(
+            BrokerRow(
+                id_,
+                snapshot.absent.get(id_, ACTIVE),
+                "" if broker else since_text(absent_since.get(id_), snapshot.at_s),
+                f"{broker.host}:{broker.port}" if broker else "",
+                broker.rack or "" if broker else "",
+                id_ == snapshot.cluster.controller_id,
+                leads[id_],
+                held[id_],
+                in_sync[id_],
+            )
+        )
+    return rows
+
+
+def since_text(since_s: float | None, now_s: float) -> str:
+    """Return the time since which a broker is absent, as text; both times are in seconds since 1970."""
+    if since_s is None:
+        return "since before the console started"
+    return f"since {moment(since_s)} UTC ({duration(now_s - since_s)})"
