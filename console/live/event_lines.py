@@ -44,9 +44,13 @@ class EventLine:
         for event in self.events:
             if event.effect:
                 sums[event.effect] += event.partitions
-        effects = ", ".join(f"{partitions_text(number)} {effect}" for effect, number in sums.items())
+        (first, number), *others = sums.items()
+        effects = [
+            f"{partitions_text(number)} {first}",
+            *(f"{number:,} {effect}" for effect, number in others),
+        ]
         cause = next((event.text for event in self.events if not event.effect), self.events[0].cause.subject)
-        return f"{cause}: {effects}"
+        return f"{cause}: {', '.join(effects)}"
 
 
 def event_lines(events: Iterable[Event]) -> list[EventLine]:

@@ -89,7 +89,9 @@ def test_a_fenced_broker_says_so() -> None:
 
     admin.describe_cluster = describe_cluster  # type: ignore[method-assign]
     page = seen(Browser(admin).enter().read("/brokers/broker?id=3"))
-    assert "Broker 3 is fenced since before the console started. 1 of its 1 replicas are not in sync." in page
+    assert (
+        "Broker 3 is fenced since before the console started. Replicas that are not in sync: 1 of 1." in page
+    )
     assert "The broker does not report its folders: broker 3 is silent" in page
 
 

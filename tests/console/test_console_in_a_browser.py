@@ -170,11 +170,11 @@ def test_a_line_that_was_opened_stays_open(admin: FakeAdmin, tab: Tab) -> None:
     page.locator("#live_events summary").click()
     tab.until("broker 1 left the ISR of payments-0")
     admin.topics["orders"] = topic("orders", partition(0, isr=(2, 3)), partition(1))
-    tab.until("2 partitions lost an in-sync replica")
+    tab.until("2 lost an in-sync replica")
     assert page.get_by_text("broker 1 left the ISR of orders-0").is_visible()
     page.locator("#live_events summary").click()
     admin.topics["orders"] = topic("orders", partition(0, isr=(2, 3)), partition(1, isr=(2, 3)))
-    tab.until("3 partitions lost an in-sync replica")
+    tab.until("3 lost an in-sync replica")
     assert not page.get_by_text("broker 1 left the ISR of orders-0").is_visible()
 
 

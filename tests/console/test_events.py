@@ -125,7 +125,7 @@ def test_events_of_one_cause_are_one_line() -> None:
     takeover = Event(10, NEWS, "broker 2 leads t-0", GONE, "got another leader", 1)
     (line,) = event_lines([left(10), takeover, shrank(10, 4), shrank(12, 20)])
     assert line.text == (
-        "broker 1 left the cluster: 1 partition got another leader, 24 partitions lost an in-sync replica"
+        "broker 1 left the cluster: 1 partition got another leader, 24 lost an in-sync replica"
     )
     assert (line.at_s, line.kind, len(line.events)) == (10, BAD, 4)
 

@@ -63,6 +63,14 @@ def test_only_what_is_counted_has_a_chart() -> None:
     assert "5.0/s" in charts[0].legend
 
 
+def test_a_console_without_metrics_says_that_it_needs_them() -> None:
+    records = Rates({TopicTraffic.RECORDS_IN: 5.0})
+    assert overview(snapshot_of(), records, [], []).bytes_note == "needs --metrics"
+    assert overview(snapshot_of(), Rates(), [], []).bytes_note == ""
+    both = Rates({TopicTraffic.RECORDS_IN: 5.0, TopicTraffic.BYTES_IN: 9.0})
+    assert overview(snapshot_of(), both, [], []).bytes_note == ""
+
+
 # ------------------------------------------------------------ rates
 
 
@@ -124,7 +132,7 @@ def test_a_groups_name_is_no_line_of_what_endpoints_say() -> None:
 def test_the_page() -> None:
     browser = Browser(FakeAdmin(topic("orders", partition(0, isr=(1, 2))))).enter()
     page = browser.read("/overview")
-    assert "orders 0 1 1 3 partitions All partitions with problems" in seen(page)
+    assert "orders 0 1 of 1 3 All partitions with problems" in seen(page)
     assert "102 voter 7" in seen(page)
     assert 'data-events="/events/overview"' in page
     assert browser.client.get("/").headers["location"] == "/overview"
@@ -141,7 +149,7 @@ def test_an_absent_broker_is_the_first_row() -> None:
     page = Browser(admin).enter().read("/overview")
     assert "in sync 3 fenced since before the console started 0 1 0 1 active host:9092" in seen(page)
     assert "brokers 2 of 3 1 fenced" in seen(page)
-    assert '<tr class="bad"><th scope="row"><a href="/brokers/broker?id=3">' in page
+    assert '<tr class="bad"><th scope="row" class="short"><a href="/brokers/broker?id=3">' in page
 
 
 def test_a_healthy_cluster_says_so() -> None:

@@ -11,7 +11,7 @@ AREA = Area(
     place=15,
     parts=(
         View(path="/brokers", show=page.show, refresh_s=10.0),
-        View(path="/brokers/broker", show=page.show_one),
+        View(path="/brokers/broker", show=page.show_one, refresh_s=10.0),
         Action(
             path="/brokers/alter",
             form=changes.settings_form,

@@ -101,6 +101,14 @@ class Overview:
         """The bytes per second that consumers read from the cluster, as text."""
         return byte_rate(self.rates.totals.get(TopicTraffic.BYTES_OUT))
 
+    @property
+    def bytes_note(self) -> str:
+        """The option that the console needs to know bytes per second; empty if it knows them, or no rates at all."""
+        knows_records, knows_bytes = (
+            what in self.rates.totals for what in (TopicTraffic.RECORDS_IN, TopicTraffic.BYTES_IN)
+        )
+        return "needs --metrics" if knows_records and not knows_bytes else ""
+
 
 def overview(
     snapshot: ClusterSnapshot,
