@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ..client.failures import (
     AuthenticationFailed,
@@ -25,6 +26,9 @@ _MISSING = {
 }
 
 
+NOT_SUPPORTED: Final = 501
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An error for a page: the HTTP status of the answer, a heading, and the reason."""
@@ -33,20 +37,25 @@ class Failure:
     heading: str
     reason: str
 
+    @property
+    def may_pass(self) -> bool:
+        """True if the same request may succeed later."""
+        return self.status >= 500 and self.status != NOT_SUPPORTED
+
 
 def failure_of(error: Exception) -> Failure:
     """Return the HTTP status, heading and reason that a page shows for an exception. `error` is one of EXPECTED."""
     match error:
         case BadQuestion():
-            return Failure(400, "This was not understood", str(error))
+            return Failure(400, "The request is not valid", str(error))
         case NotThere():
-            return Failure(404, "There is no such thing", str(error))
+            return Failure(404, "Not found", str(error))
         case NoBrokerReachable() | ConnectionLost():
             return Failure(503, "The cluster does not answer", error.message)
         case AuthenticationFailed():
             return Failure(503, "The cluster refuses the console's login", error.message)
         case VersionUnsupported():
-            return Failure(501, "This cluster does not support that", error.message)
+            return Failure(NOT_SUPPORTED, "The cluster does not support this", error.message)
         case RequestTimedOut():
             return Failure(504, "The cluster took too long", error.message)
         case KafkaError():
@@ -59,7 +68,7 @@ def failure_of(error: Exception) -> Failure:
 def _refusal(error: KafkaError) -> Failure:
     reason = error.message if isinstance(error, ClientError) else f"{error.message} ({error.code.name})"
     if error.code in _MISSING:
-        return Failure(404, "There is no such thing", reason)
+        return Failure(404, "Not found", reason)
     if error.code.name.endswith("AUTHORIZATION_FAILED"):
-        return Failure(403, "This user may not do that", reason)
+        return Failure(403, "Not authorized", reason)
     return Failure(502, "The cluster refused", reason)

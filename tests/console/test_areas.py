@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client.admin import Admin
 from ottla.client.failures import RequestTimedOut, VersionUnsupported
-from ottla.console.area import Area, Download, Rendered, View, Visit
+from ottla.console.area import Area, BadQuestion, Download, NotThere, Rendered, View, Visit
 from ottla.console.feature_detection import KNOWN_FOR_S, ClusterFeatures
 from ottla.console.pages import all_areas
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -93,10 +93,10 @@ def test_an_address_may_have_any_query() -> None:
         (
             KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed"),
             403,
-            "This user may not do that",
+            "Not authorized",
         ),
-        (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic"), 404, "There is no such thing"),
-        (VersionUnsupported("too old"), 501, "This cluster does not support that"),
+        (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic"), 404, "Not found"),
+        (VersionUnsupported("too old"), 501, "The cluster does not support this"),
         (RequestTimedOut("too slow"), 504, "The cluster took too long"),
         (TimeoutError(), 504, "no answer within 15 s"),
     ],
@@ -107,3 +107,29 @@ def test_what_the_cluster_says_becomes_plain_words(error: Exception, status: int
 
     browser = Browser(FakeAdmin(), areas=[area("one", failing)]).enter()
     assert said in seen(browser.read("/one", status))
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "may_pass"),
+    [
+        (NotThere("there is no topic 'x'"), 404, False),
+        (BadQuestion("'page' is 1 or more"), 400, False),
+        (VersionUnsupported("too old"), 501, False),
+        (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed"), 403, False),
+        (RequestTimedOut("too slow"), 504, True),
+        (KafkaError(ErrorCode.NOT_CONTROLLER, "moved"), 502, True),
+    ],
+)
+def test_a_link_to_try_again_stands_where_it_may_help(error: Exception, status: int, may_pass: bool) -> None:
+    async def failing(visit: Visit) -> Rendered:
+        raise error
+
+    page = Browser(FakeAdmin(), areas=[area("one", failing)]).enter().read("/one", status)
+    assert ("Try again" in page) == may_pass
+    assert '<a href="/one">' in page
+
+
+def test_a_page_that_does_not_exist_leads_to_the_overview() -> None:
+    page = Browser(FakeAdmin()).enter().read("/nowhere", 404)
+    assert "Try again" not in page
+    assert 'Go to <a href="/">Overview</a>' in page

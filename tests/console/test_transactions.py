@@ -107,6 +107,13 @@ def test_the_list_shows_states_ages_versions_and_the_newest_cut(browser: Browser
     assert "'state' is one of Empty" in seen(browser.read("/transactions?state=Open", 400))
 
 
+def test_an_empty_list_says_how_to_go_on() -> None:
+    page = seen(Browser(WithTransactions()).enter().read("/transactions"))
+    assert "The cluster has no transactional ids. A producer with the option transactional_id" in page
+    page = seen(Browser(WithTransactions()).enter().read("/transactions?q=x"))
+    assert "No transactional id matches. Show all" in page
+
+
 def test_a_coordinator_that_loads_hides_no_other(admin: WithTransactions, browser: Browser) -> None:
     admin.silent = {3: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
     page = seen(browser.read("/transactions"))
@@ -202,7 +209,7 @@ def test_an_abort_is_shown_before_it_is_done(admin: WithTransactions, browser: B
 def test_a_cluster_that_takes_no_aborts_says_so(admin: WithTransactions, browser: Browser) -> None:
     admin.refusal = VersionUnsupported("the broker does not offer AbortTransaction")
     page = seen(browser.change("/transactions/abort?id=copy", 501, again="copy"))
-    assert "This cluster does not support that" in page
+    assert "The cluster does not support this" in page
 
 
 def test_an_id_is_deleted_once_nothing_is_open(admin: WithTransactions, browser: Browser) -> None:
