@@ -67,7 +67,7 @@ def test_the_page_shows_rules_users_and_quotas(browser: Browser) -> None:
     assert "ALLOW User:ann * READ TOPIC LITERAL orders" in page
     assert "ann SCRAM-SHA-256 8,192" in page
     assert "client-id (any other), user ann producer_byte_rate 1,048,576" in page
-    assert "There is none." in seen(browser.read("/access?q=refunds"))
+    assert "No rule matches." in seen(browser.read("/access?q=refunds"))
     assert "User:ann" in seen(browser.read("/access?q=READ orders"))
 
 
@@ -106,8 +106,19 @@ def test_a_question_that_is_wrong_says_what_is_allowed(browser: Browser, query: 
 def test_what_is_refused_leaves_the_others(admin: Secured, browser: Browser) -> None:
     admin.refusal = KafkaError(ErrorCode.SECURITY_DISABLED, "there is no authorizer")
     page = seen(browser.read("/access"))
-    assert "there is no authorizer" in page
+    assert "No authorizer is configured: every client may do everything." in page
+    assert "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer" in page
     assert "ann SCRAM-SHA-256 8,192" in page
+    admin.refusal = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the user may not describe ACLs")
+    page = seen(browser.read("/access"))
+    assert "the user may not describe ACLs" in page
+    assert "No authorizer" not in page
+
+
+def test_empty_tables_say_how_to_fill_them(admin: Secured, browser: Browser) -> None:
+    assert "No rule matches. Show all" in seen(browser.read("/access?q=nothing-like-this"))
+    admin.acls = []
+    assert "ottla acl create creates an ACL" in seen(browser.read("/access"))
 
 
 def test_certificates_that_end_first_come_first() -> None:

@@ -72,7 +72,7 @@ def test_the_list(browser: Browser) -> None:
 def test_one_broker(browser: Browser) -> None:
     page = seen(browser.read("/brokers/broker?id=1&all=yes"))
     assert "state active address host:9092" in page
-    assert "payments-1 /data/a 400 B" in page
+    assert "payments-1 400 B /data/a" in page
     assert "retention.ms 604800000 default" in page
     assert "(secret)" in page
     assert "broker 3 is silent" in seen(browser.read("/brokers/broker?id=3"))

@@ -17,7 +17,7 @@ from ....protocol.cluster.acls import (
     PatternType,
     name_of,
 )
-from ....protocol.errors import KafkaError
+from ....protocol.errors import ErrorCode, KafkaError
 from ...access_rules import EVERYTHING_OPEN, decide
 from ...area import BadQuestion, Paged, Rendered, Visit
 from ...live.node_readings import NodeReading
@@ -88,6 +88,7 @@ class AccessPage:
     paged: Paged[Acl]
     acls: Sequence[AclRow]
     acls_trouble: str
+    has_no_authorizer: bool
     quotas: Sequence[QuotaRow]
     quotas_trouble: str
     certificates: Sequence[CertificateRow]
@@ -177,14 +178,21 @@ async def _told(question: Awaitable[T], otherwise: T) -> tuple[T, str]:
         return otherwise, error.message
 
 
+async def _acls(visit: Visit) -> tuple[list[Acl], str, bool]:
+    """Return the cluster's ACLs, the reason if there is no answer, and True if no authorizer is configured."""
+    try:
+        return await visit.admin.describe_acls(), "", False
+    except KafkaError as error:
+        return [], error.message, error.code == ErrorCode.SECURITY_DISABLED
+
+
 async def show(visit: Visit) -> Rendered:
     """Return the page "Security"."""
     search, admin = visit.text("q"), visit.admin
     nobody: list[UserLogin] = []
     nothing: list[tuple[Entity, dict[str, float]]] = []
-    no_rules: list[Acl] = []
     users, users_trouble = await _told(admin.describe_scram_credentials(), nobody)
-    acls, acls_trouble = await _told(admin.describe_acls(), no_rules)
+    acls, acls_trouble, has_no_authorizer = await _acls(visit)
     quotas, quotas_trouble = await _told(admin.describe_quotas(), nothing)
     snapshot, nodes = await visit.sampler.snapshot(), await visit.sampler.nodes()
     paged = visit.paged(matching(acls, search))
@@ -195,6 +203,7 @@ async def show(visit: Visit) -> Rendered:
         paged=paged,
         acls=[acl_row(acl) for acl in paged.rows],
         acls_trouble=acls_trouble,
+        has_no_authorizer=has_no_authorizer,
         quotas=quota_rows(quotas),
         quotas_trouble=quotas_trouble,
         certificates=certificate_rows(nodes, snapshot.at_s),
