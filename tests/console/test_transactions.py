@@ -157,7 +157,10 @@ def test_a_transaction_that_is_open_for_too_long_is_late() -> None:
 
 
 def test_an_id_shows_the_partitions_of_its_transaction(browser: Browser) -> None:
-    page = seen(browser.read("/transactions/id?id=copy"))
+    page = browser.read("/transactions/id?id=copy")
+    assert 'href="/messages?topic=orders&amp;partition=0&amp;at=500&amp;from=offset"' in page
+    page = seen(page)
+    assert "Transactional id copy" in page
     assert "orders 0 500 17 1970-01-01 00:00:01" in page
     assert "all markers are written" in seen(browser.read("/transactions/id?id=old"))
     assert "there is no such id" in seen(browser.read("/transactions/id?id=other", 404))

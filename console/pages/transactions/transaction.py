@@ -79,7 +79,7 @@ async def show(visit: Visit) -> Rendered:
         paged,
         [open_partition(partition, transaction.producer_id, producers) for partition in paged.rows],
     )
-    return Rendered(transaction.transactional_id, "transaction.html", model)
+    return Rendered(f"Transactional id {transaction.transactional_id}", "transaction.html", model)
 
 
 def _row(transaction: TransactionDescription, now_s: float) -> TransactionRow:
