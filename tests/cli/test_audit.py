@@ -50,7 +50,7 @@ def test_topics_with_other_tiers_share_a_table() -> None:
         "TOPIC", "BUCKET", "PRODUCER", "LOG", "DIFFERENCE", "PERCENT", "A", "DIFFERENCE", "PERCENT",
         "B", "DIFFERENCE", "PERCENT", "STATE",
     ]  # fmt: skip
-    assert [one[2:] for one in cells] == [
+    assert [cell[2:] for cell in cells] == [
         [2, 2, "0", "0%", 1, "-1", "-50%", "-", "-", "-", "gap"],
         ["-", 4, "-", "-", "-", "-", "-", 4, "0", "0%", "ok"],
     ]
@@ -68,8 +68,8 @@ def test_the_last_line() -> None:
         "orders 2026-01-31T12:30-12:40Z lacks 4 records in tier billing (of 10); "
         "orders 2026-01-31T12:20-12:30Z lacks 3 records in tier billing (of 10); and 2 more"
     )
-    one = row(0, producer=1, billing=0, shipping=0)
-    assert verdict([one]).startswith(
+    judged = row(0, producer=1, billing=0, shipping=0)
+    assert verdict([judged]).startswith(
         "1 bucket has a gap: orders 2026-01-31T12:00-12:10Z lacks 1 record in tier billing"
     )
     assert has_gaps([gap])
@@ -168,10 +168,10 @@ def test_the_command(
 
     monkeypatch.setattr("ottla.cli.commands.audit.reading.audit", found)
     assert main(["audit", *words]) == code
-    told = capsys.readouterr()
-    assert told.out.splitlines()[-1] == last
-    assert len(told.out.splitlines()) == 4
-    assert told.err == "no report of tier 'billng' was read: it counts as 0\n"
+    output = capsys.readouterr()
+    assert output.out.splitlines()[-1] == last
+    assert len(output.out.splitlines()) == 4
+    assert output.err == "no report of tier 'billng' was read: it counts as 0\n"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_secured_broker(folder: Path) -> None:
     assert (local.protocol, local.certificate, local.between_brokers) == ("SASL_PLAINTEXT", None, False)
     assert (clients.protocol, clients.between_brokers) == ("SASL_SSL", True)
     assert (clients.address, clients.advertised) == ("0.0.0.0:19094", "localhost:19094")
-    assert [(one.name, one.users) for one in clients.mechanisms] == [
+    assert [(mechanism.name, mechanism.users) for mechanism in clients.mechanisms] == [
         ("SCRAM-SHA-512", "kept by the quorum"),
         ("PLAIN", "2 in sasl.jaas.config"),
     ]
@@ -112,15 +112,17 @@ def test_a_broker_that_takes_tokens(folder: Path) -> None:
     def clients(**others: str) -> tuple[list[tuple[str, str]], list[str]]:
         given = {name: value for name, value in (TOKENS | others).items() if value}
         found = report(broker(folder), without="ssl.client.auth", **given)
-        return [(one.name, one.users) for one in found.listeners[1].mechanisms], found.remarks
+        return [
+            (mechanism.name, mechanism.users) for mechanism in found.listeners[1].mechanisms
+        ], found.remarks
 
     assert clients() == ([("OAUTHBEARER", "those of https://issuer.test/")], [])
     anybodys = {"sasl_oauthbearer_expected_issuer": "", "sasl_oauthbearer_allow_unverified_issuer": "true"}
-    told, remarks = clients(**anybodys)
-    assert told == [("OAUTHBEARER", "those of https://issuer.test/keys")]
+    listed, remarks = clients(**anybodys)
+    assert listed == [("OAUTHBEARER", "those of https://issuer.test/keys")]
     assert "sasl.oauthbearer.allow.unverified.issuer is true" in remarks[0]
-    told, remarks = clients(sasl_oauthbearer_jwks_endpoint_url="", sasl_oauthbearer_allow_unsecured="true")
-    assert told == [("OAUTHBEARER", "any client")]
+    listed, remarks = clients(sasl_oauthbearer_jwks_endpoint_url="", sasl_oauthbearer_allow_unsecured="true")
+    assert listed == [("OAUTHBEARER", "any client")]
     assert "is let in as any user" in remarks[0]
 
 
@@ -249,12 +251,12 @@ def test_a_certificate_of_the_quorums_listener_that_others_refuse(folder: Path) 
     ],
 )  # fmt: skip
 def test_what_deserves_a_remark(folder: Path, others: dict[str, str], remark: str) -> None:
-    assert any(remark in one for one in report(broker(folder), **others).remarks)
+    assert any(remark in text for text in report(broker(folder), **others).remarks)
 
 
 def test_a_certificate_that_is_about_to_expire(folder: Path) -> None:
     remarks = report(broker(folder), NOW + timedelta(days=800)).remarks
-    assert any("in less than 30 days" in one for one in remarks)
+    assert any("in less than 30 days" in remark for remark in remarks)
     with pytest.raises(CommandFailed, match="has expired on"):
         report(broker(folder), NOW + timedelta(days=830))
 
@@ -266,8 +268,8 @@ def test_a_quorum_without_a_secret_of_its_own_and_files_that_others_read(
     readable.write_text("0123456789abcdef" * 2 + "of all")
     readable.chmod(0o644)
     remarks = report(quorum(folder), without="quorum.secret.file", cluster_secret_file=str(readable)).remarks
-    assert any("a stolen broker could vote" in one for one in remarks)
-    about = [one for one in remarks if str(readable) in one]
+    assert any("a stolen broker could vote" in remark for remark in remarks)
+    about = [remark for remark in remarks if str(readable) in remark]
     assert about == [f"cluster.secret.file: others may read {readable}: chmod 600 {readable}"]
 
 
@@ -309,9 +311,9 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "authorizer: StandardAuthorizer, super users: User:admin\n" in said
     assert said.endswith("broker node 1 would start\n")
     assert main(["config", "check", "-c", str(file), "-o", "json"]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert told["starts"] is True
-    assert told["listeners"][1]["certificate"]["names"] == ["localhost", "127.0.0.1"]
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert report["starts"] is True
+    assert report["listeners"][1]["certificate"]["names"] == ["localhost", "127.0.0.1"]
     assert main(["config", "check", "-c", str(file), "-o", "json", "--set", "super.users=x"]) == 1
     wrong = capsys.readouterr()
     assert json.loads(wrong.out) == {

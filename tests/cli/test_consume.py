@@ -25,7 +25,8 @@ class FakeAdmin:
     async def list_offsets(self, wanted: Any, *, read_committed: bool) -> dict[TopicPartition, Any]:
         self.asked += 1
         return {
-            one: self.gone.get(one, 0 if stamp == consume.EARLIEST else 2) for one, stamp in wanted.items()
+            partition: self.gone.get(partition, 0 if stamp == consume.EARLIEST else 2)
+            for partition, stamp in wanted.items()
         }
 
 
@@ -48,8 +49,8 @@ class FakeConsumer:
             self._admin.gone[ONE] = self._error
             return {}
         found = self._left.pop(0)
-        for one, records in found.items():
-            self.positions[one] += len(records)
+        for partition, records in found.items():
+            self.positions[partition] += len(records)
         return found
 
     async def position(self, partition: TopicPartition) -> int:

@@ -51,7 +51,7 @@ def test_salts_are_random_unless_given(file: Path) -> None:
 def test_the_quorum_gets_them_sealed(file: Path) -> None:
     words = [f'{name}=[name=ann,password-file="{file}"]' for name in ("SCRAM-SHA-256", "SCRAM-SHA-512")]
     changes = first_users(words, SECRETS)
-    assert [(one.name, one.mechanism) for one in changes] == [("ann", 1), ("ann", 2)]
+    assert [(change.name, change.mechanism) for change in changes] == [("ann", 1), ("ann", 2)]
     opened = Sealer(SECRETS.accepted).open(changes[0].sealed_keys, b"scram\x001\x00ann")
     expected = ScramCredential.of_password(SCRAM_SHA_256, "secret of ann", changes[0].salt, 8192)
     assert opened == expected.stored_key + expected.server_key

@@ -17,7 +17,7 @@ FILE = {
 
 def test_each_process_has_an_id_ports_folders_and_the_host() -> None:
     first, second, third = process_settings(FILE, 3, None, "machine")
-    assert [one.node_id for one in (first, second, third)] == [10, 11, 12]
+    assert [process.node_id for process in (first, second, third)] == [10, 11, 12]
     assert first.own == {
         "node.id": "10",
         "listeners": "INSIDE://10.0.0.1:9092,OUTSIDE://[::]:19092",
@@ -33,25 +33,28 @@ def test_each_process_has_an_id_ports_folders_and_the_host() -> None:
 
 def test_what_the_file_says_of_the_host_and_of_ids_counts() -> None:
     given = process_settings(FILE | {"broker.host": "rack-7-u3"}, 2, "4,9", "machine")
-    assert [(one.node_id, one.own["broker.host"]) for one in given] == [(4, "rack-7-u3"), (9, "rack-7-u3")]
-    assert [one.node_id for one in process_settings(FILE, 2, "100", "machine")] == [100, 101]
+    assert [(process.node_id, process.own["broker.host"]) for process in given] == [
+        (4, "rack-7-u3"),
+        (9, "rack-7-u3"),
+    ]
+    assert [process.node_id for process in process_settings(FILE, 2, "100", "machine")] == [100, 101]
 
 
 def test_folders_that_take_no_new_replicas_are_those_of_each_process() -> None:
-    (one,) = process_settings(FILE | {"cordoned.log.dirs": "/b"}, 1, None, "machine")
-    assert one.own["cordoned.log.dirs"] == "/b/broker-10"
-    (one,) = process_settings(FILE | {"cordoned.log.dirs": "*"}, 1, None, "machine")
-    assert "cordoned.log.dirs" not in one.own
+    (process,) = process_settings(FILE | {"cordoned.log.dirs": "/b"}, 1, None, "machine")
+    assert process.own["cordoned.log.dirs"] == "/b/broker-10"
+    (process,) = process_settings(FILE | {"cordoned.log.dirs": "*"}, 1, None, "machine")
+    assert "cordoned.log.dirs" not in process.own
 
 
 def test_ports_that_the_system_chooses_stay_so() -> None:
     given = process_settings({"node.id": "1", "log.dir": "/a", "listeners": "PLAINTEXT://:0"}, 2, None, "m")
-    assert [one.own["listeners"] for one in given] == ["PLAINTEXT://:0"] * 2
+    assert [process.own["listeners"] for process in given] == ["PLAINTEXT://:0"] * 2
 
 
 def test_without_listeners_there_is_the_default_one() -> None:
     given = process_settings({"node.id": "1", "log.dir": "/a"}, 2, None, "m")
-    assert [one.own["listeners"] for one in given] == ["PLAINTEXT://:9092", "PLAINTEXT://:9093"]
+    assert [process.own["listeners"] for process in given] == ["PLAINTEXT://:9092", "PLAINTEXT://:9093"]
 
 
 @pytest.mark.parametrize(

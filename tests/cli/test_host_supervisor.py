@@ -35,8 +35,8 @@ def supervisor(*brokers: BrokerProcess) -> HostSupervisor:
     return HostSupervisor(brokers, lambda: None)
 
 
-def pid_of(one: BrokerProcess) -> int | None:
-    return None if one.running is None else one.running.pid
+def pid_of(process: BrokerProcess) -> int | None:
+    return None if process.running is None else process.running.pid
 
 
 def test_delays_grow_and_begin_anew_after_a_steady_run() -> None:
@@ -70,12 +70,12 @@ async def test_only_the_first_start_is_told_that_it_was_restored(
 ) -> None:
     monkeypatch.setattr("ottla.cli.nodes.host.supervisor.FIRST_DELAY_S", 0.01)
     seen = tmp_path / "seen"
-    one = broker(
+    process = broker(
         1, f"import sys; open({str(seen)!r}, 'a').write(repr(sys.argv[1:]) + chr(10))", ("--restored",)
     )
-    host = supervisor(one)
+    host = supervisor(process)
     await host.start()
-    await until(lambda: one.starts >= 3)
+    await until(lambda: process.starts >= 3)
     await host.stop()
     assert seen.read_text().splitlines()[:2] == ["['--restored']", "[]"]
 
@@ -85,8 +85,8 @@ async def test_one_that_does_not_obey_is_killed_and_named(
 ) -> None:
     monkeypatch.setattr("ottla.cli.nodes.host.supervisor.STOP_GRACE_S", 0.2)
     deaf = tmp_path / "deaf"
-    one = broker(7, DEAF.format(str(deaf)))
-    host = supervisor(one)
+    process = broker(7, DEAF.format(str(deaf)))
+    host = supervisor(process)
     await host.start()
     await until(deaf.exists)
     await host.stop()
@@ -94,10 +94,10 @@ async def test_one_that_does_not_obey_is_killed_and_named(
 
 
 async def test_a_stop_does_not_wait_for_a_process_that_would_start_again_later() -> None:
-    one = broker(1, "raise SystemExit(1)")
-    host = supervisor(one)
+    process = broker(1, "raise SystemExit(1)")
+    host = supervisor(process)
     await host.start()
-    await until(lambda: one.starts and one.running is None)
+    await until(lambda: process.starts and process.running is None)
     async with asyncio.timeout(WAIT_S):
         await host.stop()
 
@@ -132,10 +132,15 @@ def test_pages_become_one_with_a_label_for_each_broker() -> None:
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}
     assert list(families) == ["depth", "times"]
     assert text.count("# HELP depth How deep.") == text.count("# TYPE depth gauge") == 1
-    depths = {(one.labels["broker"], one.labels["topic"]): one.value for one in families["depth"].samples}
+    depths = {
+        (sample.labels["broker"], sample.labels["topic"]): sample.value
+        for sample in families["depth"].samples
+    }
     assert depths == {("1", "t"): 3, ("1", ODD): 0, ("22", "t"): 5, ("22", ODD): 0}
     counts = {
-        one.labels["broker"]: one.value for one in families["times"].samples if one.name == "times_count"
+        sample.labels["broker"]: sample.value
+        for sample in families["times"].samples
+        if sample.name == "times_count"
     }
     assert counts == {"1": 1, "22": 1}
 
@@ -169,14 +174,14 @@ async def test_the_page_tells_who_answers_and_who_is_not_ready(tmp_path: Path) -
         process.socket = tmp_path / f"{process.node_id}.sock"
         own.append(MonitoringEndpoint("", 0, NodesHere([Node(reason)]), path=process.socket))
         await own[-1].start()
-    told = HostPage([one, other])
-    assert await told.unready() == ["broker-1: it does not answer", "broker-2: it does not answer"]
+    host_page = HostPage([one, other])
+    assert await host_page.unready() == ["broker-1: it does not answer", "broker-2: it does not answer"]
     await host.start()
     await until(lambda: one.running and other.running)
-    assert await told.unready() == ["broker-2: it is fenced"]
+    assert await host_page.unready() == ["broker-2: it is fenced"]
     await own[1].stop()
     (tmp_path / "2.sock").unlink(missing_ok=True)
-    text = "".join([piece async for piece in told.metrics(0.0)])
+    text = "".join([piece async for piece in host_page.metrics(0.0)])
     assert 'depth{broker="1",topic="t"} 1' in text
     assert 'depth{broker="2"' not in text
     assert 'ottla_broker_process_up{broker="1"} 1' in text

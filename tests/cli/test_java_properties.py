@@ -24,7 +24,7 @@ from ottla.cli.nodes.java_properties import entries, written
     ],
 )
 def test_what_a_file_says(text: str, key: str, value: str) -> None:
-    assert next((one, other) for _, one, other in entries(text)) == (key, value)
+    assert next((name, setting) for _, name, setting in entries(text)) == (key, value)
 
 
 def test_entries_have_the_line_that_they_begin_in() -> None:

@@ -44,7 +44,7 @@ def test_no_port_is_one_that_an_outgoing_connection_may_take(tmp_path: Path) -> 
     if first < 11_000:
         pytest.skip("nearly all ports are for outgoing connections here")
     members = opened(tmp_path).members
-    assert [port for one in members for port in (one.port, one.metrics_port) if port >= first] == []
+    assert [port for member in members for port in (member.port, member.metrics_port) if port >= first] == []
 
 
 def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,9 @@ def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytes
         folder = tmp_path / str(number)
         folder.mkdir()
         layouts.append(opened(folder, quorum=1, brokers=1))
-    ports = [port for one in layouts for member in one.members for port in (member.port, member.metrics_port)]
+    ports = [
+        port for layout in layouts for member in layout.members for port in (member.port, member.metrics_port)
+    ]
     assert len(set(ports)) == len(ports) == 12
 
 
@@ -98,7 +100,7 @@ def test_a_base_port_moves_a_cluster_to_other_ports(tmp_path: Path) -> None:
     before = opened(tmp_path)
     moved = opened(tmp_path, base_port=22000)
     assert moved.cluster_id == before.cluster_id
-    assert [(one.id, one.port, one.metrics_port) for one in moved.members] == [
+    assert [(member.id, member.port, member.metrics_port) for member in moved.members] == [
         (101, 22100, 22300), (102, 22101, 22301), (103, 22102, 22302),
         (1, 22000, 22200), (2, 22001, 22201), (3, 22002, 22202),
     ]  # fmt: skip
@@ -118,8 +120,8 @@ def test_the_secret_is_for_the_owner_alone(tmp_path: Path) -> None:
 def test_brokers_are_not_told_where_the_secret_of_the_quorum_is(tmp_path: Path) -> None:
     layout = opened(tmp_path)
     for member in layout.members:
-        told = "quorum.secret.file" in layout.settings_file(member).read_text()
-        assert told == (member.role == "quorum")
+        is_named = "quorum.secret.file" in layout.settings_file(member).read_text()
+        assert is_named == (member.role == "quorum")
 
 
 def test_settings_win_over_what_up_chooses(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def problems(capsys: pytest.CaptureFixture[str], path: Path) -> list[str]:
     code = main(["log", "verify", str(path), "-o", "json"])
     found = json.loads(capsys.readouterr().out)
     assert code == (0 if found["ok"] else 1)
-    return [f"{Path(one['path']).name}: {one['problem']}" for one in found["problems"]]
+    return [f"{Path(problem['path']).name}: {problem['problem']}" for problem in found["problems"]]
 
 
 def test_a_folder_is_dumped_record_by_record(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +111,9 @@ def test_a_flipped_bit_is_found(folder: Path, capsys: pytest.CaptureFixture[str]
 def test_a_torn_end_is_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     segment = max(folder.glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-5])
-    assert any("left; " in one and one.startswith(segment.name) for one in problems(capsys, segment))
+    assert any(
+        "left; " in problem and problem.startswith(segment.name) for problem in problems(capsys, segment)
+    )
     assert main(["log", "dump", str(segment)]) == 1
     assert "is damaged at byte" in capsys.readouterr().err
 
@@ -122,11 +124,11 @@ def test_indexes_that_lie_are_found(folder: Path, capsys: pytest.CaptureFixture[
     times = index.with_suffix(".timeindex")
     times.write_bytes(struct.pack(">qi", 99_999, 0) + struct.pack(">qi", 5, 9))
     found = problems(capsys, folder)
-    assert any("at byte 17, where no batch starts" in one for one in found)
-    assert any("entry (5, " in one and "does not rise above" in one for one in found)
-    assert any("timestamp 99999 is later than all in the segment" in one for one in found)
+    assert any("at byte 17, where no batch starts" in problem for problem in found)
+    assert any("entry (5, " in problem and "does not rise above" in problem for problem in found)
+    assert any("timestamp 99999 is later than all in the segment" in problem for problem in found)
     index.write_bytes(b"123")
-    assert any("3 bytes, which are no entries of 8" in one for one in problems(capsys, folder))
+    assert any("3 bytes, which are no entries of 8" in problem for problem in problems(capsys, folder))
 
 
 def test_a_missing_segment_and_damaged_small_files_are_found(
@@ -135,9 +137,9 @@ def test_a_missing_segment_and_damaged_small_files_are_found(
     write_leader_epochs(folder, [(3, 0), (2, 5), (4, 10_000)])
     max(folder.glob("*.snapshot")).write_bytes(b"nonsense")
     found = problems(capsys, folder)
-    assert any("epoch 2 from 5 does not follow epoch 3 from 0" in one for one in found)
-    assert any("behind the end" in one for one in found)
-    assert any(".snapshot: " in one for one in found)
+    assert any("epoch 2 from 5 does not follow epoch 3 from 0" in problem for problem in found)
+    assert any("behind the end" in problem for problem in found)
+    assert any(".snapshot: " in problem for problem in found)
 
 
 @pytest.mark.parametrize("name", ["x.log", "notes.txt"])
@@ -174,7 +176,9 @@ def transactional(tmp_path: Path) -> Path:
 def test_transactions_are_dumped(transactional: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = dumped(capsys, str(transactional), "-p")
     markers = [line for line in lines if line["type"] == "record" and "control" in line]
-    assert [(one["offset"], one["control"], one["number"], one["commit_index"]) for one in markers] == [
+    assert [
+        (marker["offset"], marker["control"], marker["number"], marker["commit_index"]) for marker in markers
+    ] == [
         (2, "commit", 1, 40),
         (5, "abort", 2, 41),
     ]

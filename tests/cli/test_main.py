@@ -55,7 +55,9 @@ def actions(name: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(("name", "action"), [(name, one) for name in COMMANDS for one in actions(name)])
+@pytest.mark.parametrize(
+    ("name", "action"), [(name, action) for name in COMMANDS for action in actions(name)]
+)
 def test_every_action_explains_itself_with_examples(
     name: str, action: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,8 +74,8 @@ def test_the_examples_in_the_help_can_be_parsed(name: str) -> None:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             parsers += action.choices.values()
-    for one in parsers:
-        for line in (one.epilog or "").splitlines():
+    for each_parser in parsers:
+        for line in (each_parser.epilog or "").splitlines():
             if f"ottla {name} " not in line:
                 continue
             for words in ottla_commands(line.strip().split("   ")[0]):

@@ -168,7 +168,9 @@ def test_reconnect_replaces_all_options(cluster: Mirroring, capsys: pytest.Captu
     assert printed(capsys) == {"name": "west", "result": "reconnected"}
     ssl = [MirrorOption(name="security_protocol", value="SSL")]
     assert [
-        (one.bootstrap_servers, one.options) for one in cluster.asked if isinstance(one, AlterMirrorRequest)
+        (request.bootstrap_servers, request.options)
+        for request in cluster.asked
+        if isinstance(request, AlterMirrorRequest)
     ] == [
         ("elsewhere:9092", ssl),
         ("", []),
@@ -331,7 +333,10 @@ def test_a_limit_is_set_and_shown(cluster: Mirroring, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "west\tlimited" in out
     assert "west\tunlimited" in out
-    assert [one.bandwidth for one in cluster.asked if isinstance(one, AlterMirrorRequest)] == [65_536, 0]
+    assert [request.bandwidth for request in cluster.asked if isinstance(request, AlterMirrorRequest)] == [
+        65_536,
+        0,
+    ]
     cluster.describe = lambda broker: [west(told(0), bandwidth=10_000_000)]
     main(["mirror", "status", "west"])
     assert "topics t.*, at most 10.0 MB/s for each broker" in capsys.readouterr().out
@@ -357,7 +362,9 @@ def test_only_what_was_shown_is_accepted(cluster: Mirroring, capsys: pytest.Capt
         "t-2: 2 offsets from 5 to 6 are cut off here, and copied as the source has them now (an unclean election)",
     ]
     losses = json.loads(captured.out)["accepted"]
-    assert [(one["topic"], one["partition"], one["kind"], one["first"], one["end"]) for one in losses] == [
+    assert [
+        (loss["topic"], loss["partition"], loss["kind"], loss["first"], loss["end"]) for loss in losses
+    ] == [
         ("t", 0, "gap", 3, 9),
         ("t", 2, "diverged", 5, 7),
     ]
@@ -481,10 +488,10 @@ def test_promote_asks_and_tells_what_would_be_lost(
     cluster.describe = AfterPromotion(cluster, *partitions)
     monkeypatch.setattr("sys.stdin", Person("n\n"))
     assert main(["mirror", "promote", "west"]) == 1
-    told = capsys.readouterr().err
-    assert "it cannot be undone" in told
-    assert said in told
-    assert "nothing was done" in told
+    output = capsys.readouterr().err
+    assert "it cannot be undone" in output
+    assert said in output
+    assert "nothing was done" in output
     assert not cluster.asked
     assert main(["mirror", "promote", "west", "--yes"]) == 0
     assert cluster.actions() == [(MirrorAction.PROMOTE, [])]

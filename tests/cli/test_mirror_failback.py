@@ -70,7 +70,9 @@ def test_a_dry_run_of_a_failback_tells_what_would_be_lost(
             }
         ],
     }
-    assert all(one.validate_only for one in cluster.asked if isinstance(one, FailBackMirrorRequest))
+    assert all(
+        request.validate_only for request in cluster.asked if isinstance(request, FailBackMirrorRequest)
+    )
     cluster.failed_back = []
     assert main([*FAILBACK, "--dry-run"]) == 1
     assert capsys.readouterr().err == "no topic here matches\n"
@@ -83,7 +85,9 @@ def test_failback_discards_what_a_person_has_seen(
     monkeypatch.setattr("sys.stdin", Person("n\n"))
     assert main([*FAILBACK, "--discard"]) == 1
     assert "7 that are only here are deleted for good. [y/N]" in capsys.readouterr().err
-    assert all(one.validate_only for one in cluster.asked if isinstance(one, FailBackMirrorRequest))
+    assert all(
+        request.validate_only for request in cluster.asked if isinstance(request, FailBackMirrorRequest)
+    )
     assert main([*FAILBACK, "--discard", "--yes"]) == 0
     assert "7 records that are only here are lost" in capsys.readouterr().err
     last = cluster.asked[-1]

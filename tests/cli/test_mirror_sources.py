@@ -27,7 +27,7 @@ from tests.certificates import Authority
 
 def test_what_is_a_secret_for_clients_is_one_for_brokers() -> None:
     """Brokers know the names without loading the client."""
-    texts = {one.name for one in fields(SecurityOptions)}.difference(mirror_sources.FOR_PROGRAMS)
+    texts = {field.name for field in fields(SecurityOptions)}.difference(mirror_sources.FOR_PROGRAMS)
     assert ClientSources.secrets == set(filter(is_secret, texts))
 
 
@@ -78,14 +78,14 @@ async def test_files_of_a_broker_are_not_for_whoever_creates_mirrors(option: str
         "sasl_kerberos_principal": "x",
     }
     others = kerberos if "kerberos" in option else tls
-    told = {
+    refusals = {
         refusal(others | {option: str(path)}, apart)
         for path in (
             secret, tmp_path / "missing.pem", apart / "link.pem", apart / "circle", apart / ".." / "broker.pem",
             f"{apart}x", "there.pem", tmp_path, "/etc/passwd", "/proc/self/environ", f"FILE:{there}", f"{there}\0",
         )
     }  # fmt: skip
-    (text,) = told
+    (text,) = refusals
     assert "mirror.allowed.paths alone" in text
     assert str(tmp_path) not in text
     assert refusal(others | {option: str(there)}) != "", "none is allowed where no folder is"
@@ -155,7 +155,7 @@ async def test_an_answer_tells_nothing_of_the_ports_of_the_brokers_network(
     authority = Authority(tmp_path)
     trial = SourceCheck(ClientSources(), MirrorOptions(Sealer([b"secret"])))
     password = {"sasl_plain_username": "ann", "sasl_plain_password": "pw"}
-    told = set()
+    answers = set()
     async with speaking(b"SSH-2.0-OpenSSH_9.2p1\r\n") as ssh, speaking(b"") as silent:
         for port in (closed_port(), ssh, silent):
             for options in (
@@ -172,8 +172,8 @@ async def test_an_answer_tells_nothing_of_the_ports_of_the_brokers_network(
                 with pytest.raises(KafkaError) as refused:
                     async with trial.reached("m", f"127.0.0.1:{port}", given):
                         pass
-                told.add((refused.value.code, refused.value.message))
-    assert told == {(ErrorCode.INVALID_REQUEST, UNREACHABLE)}
+                answers.add((refused.value.code, refused.value.message))
+    assert answers == {(ErrorCode.INVALID_REQUEST, UNREACHABLE)}
     assert "refused" in caplog.text, "the log of the broker tells why"
 
 

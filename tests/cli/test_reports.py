@@ -38,7 +38,10 @@ def test_lag() -> None:
     group = GroupDescription("g", "Stable", "classic", "consumer", "range", where, (member,))
     down = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
     report = put_together(group, {A0: 5, A1: 7}, {A0: 9, A1: down, B0: 3})
-    assert [(one.partition, one.current, one.end, one.lag, one.member) for one in report.partitions] == [
+    assert [
+        (partition.partition, partition.current, partition.end, partition.lag, partition.member)
+        for partition in report.partitions
+    ] == [
         (A0, 5, 9, 4, member),
         (A1, 7, None, None, None),
         (B0, None, 3, None, member),
@@ -241,5 +244,5 @@ def test_sizes_as_people_read_them() -> None:
     ],
 )
 def test_how_long_a_transaction_has_been_open(state: str, started_ms: int, text: str) -> None:
-    one = TransactionDescription("x", state, 1, 0, 60_000, started_ms, (), -1, 1)
-    assert age(one, 10_000_000) == text
+    transaction = TransactionDescription("x", state, 1, 0, 60_000, started_ms, (), -1, 1)
+    assert age(transaction, 10_000_000) == text

@@ -134,7 +134,7 @@ def test_log_lines_never_steer_the_terminal_that_shows_them() -> None:
 
 @given(st.text())
 def test_nothing_visible_is_a_control_character(text: str) -> None:
-    assert not any(unicodedata.category(one) == "Cc" for one in visible(text))
+    assert not any(unicodedata.category(character) == "Cc" for character in visible(text))
     assert json.loads(json_escaped(json.dumps(text, ensure_ascii=False))) == text
 
 

@@ -62,7 +62,7 @@ def ottla(cluster: Loading) -> Run:
 
 async def test_ids_of_the_others_are_listed_and_described(ottla: Run) -> None:
     code, out, err = await ottla("txn", "list", "-o", "json")
-    assert [one["transactional_id"] for one in json.loads(out)] == ["a"]
+    assert [entry["transactional_id"] for entry in json.loads(out)] == ["a"]
     assert code == 1
     assert "broker 1: " in err
     assert "COORDINATOR_LOAD_IN_PROGRESS" in err
@@ -90,11 +90,11 @@ async def test_a_transaction_that_began_after_the_question_is_not_aborted(
 
 async def test_groups_of_the_others_are_listed(ottla: Run, cluster: Loading) -> None:
     code, out, err = await ottla("group", "list", "-o", "json")
-    assert [one["group"] for one in json.loads(out)] == ["g0", "g2"]
+    assert [entry["group"] for entry in json.loads(out)] == ["g0", "g2"]
     assert (code, "broker 1: " in err) == (1, True)
     code, out, err = await ottla("group", "list", "g7")
     assert (code, out, "broker 1: " in err) == (1, "", True), "it may be one of broker 1"
     cluster.loading.clear()
     code, out, err = await ottla("group", "list", "-o", "json")
-    assert [one["group"] for one in json.loads(out)] == ["g0", "g1", "g2"]
+    assert [entry["group"] for entry in json.loads(out)] == ["g0", "g1", "g2"]
     assert (code, err) == (0, "")

@@ -61,7 +61,7 @@ def test_topics_from_creation_to_deletion(cluster: RunningCluster) -> None:
     listed = json.loads(ottla("topic", "list", "-o", "json", *where))
     assert {"topic": "orders", "partitions": 4, "replication_factor": 3} in listed
     described = json.loads(ottla("topic", "describe", "orders", "-o", "json", *where))[0]
-    assert [one["partition"] for one in described["partitions"]] == [0, 1, 2, 3]
+    assert [partition["partition"] for partition in described["partitions"]] == [0, 1, 2, 3]
     assert described["configs"]["retention.ms"] == {"value": "1000000", "source": "topic"}
     assert "already exists" in ottla("topic", "create", "orders", *where, check=False)
     ottla("topic", "create", "orders", "--if-not-exists", *where)

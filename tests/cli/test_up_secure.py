@@ -358,9 +358,9 @@ def test_other_protocols(tmp_path: Path, protocol: str) -> None:
         options = properties(config / "admin.conf")
         assert "t" in AdminClient(options).list_topics(timeout=30).topics
         refused = ottla("topic", "list", "-b", cluster.bootstrap, config=tmp_path / "none", fails=True)
-        told = (
+        reason = (
             "the broker expects TLS"
             if protocol == "SSL"
             else "security_protocol may not be that of the listener"
         )
-        assert told in refused
+        assert reason in refused
