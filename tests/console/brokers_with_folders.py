@@ -25,6 +25,6 @@ class FoldersAdmin(FakeAdmin):
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None
     ) -> dict[int, list[LogDirDescription] | KafkaError]:
-        folders = [replace(one, is_cordoned=one.path in self.cordoned()) for one in (FOLDER, BROKEN)]
-        told = {1: folders, 2: [], 3: KafkaError(ErrorCode.REQUEST_TIMED_OUT, "broker 3 is silent")}
-        return {broker: told[broker] for broker in (told if brokers is None else brokers)}
+        folders = [replace(folder, is_cordoned=folder.path in self.cordoned()) for folder in (FOLDER, BROKEN)]
+        answers = {1: folders, 2: [], 3: KafkaError(ErrorCode.REQUEST_TIMED_OUT, "broker 3 is silent")}
+        return {broker: answers[broker] for broker in (answers if brokers is None else brokers)}

@@ -45,7 +45,9 @@ HOSTILE = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 def topic(
     name: str, *partitions: PartitionInfo, is_internal: bool = False, id_: bytes = b"\0" * 16
 ) -> TopicInfo:
-    return TopicInfo(name, id_, is_internal, partitions={one.index: one for one in partitions})
+    return TopicInfo(
+        name, id_, is_internal, partitions={partition.index: partition for partition in partitions}
+    )
 
 
 def partition(index: int = 0, leader: int = 1, isr: Sequence[int] = (1, 2, 3)) -> PartitionInfo:
@@ -74,7 +76,7 @@ class FakeAdmin:
     """An admin client that answers the requests of the topic pages and the overview from memory."""
 
     def __init__(self, *topics: TopicInfo) -> None:
-        self.topics = {one.name: one for one in topics}
+        self.topics = {listed.name: listed for listed in topics}
         self.ends: dict[TopicPartition, int] = {}
         self.starts: dict[TopicPartition, int] = {}
         self.settings: dict[str, dict[str, str]] = {}
@@ -143,12 +145,12 @@ class FakeAdmin:
             self.settings[name] = {key: value for key, value in own.items() if value is not None}
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        for one in topics:
-            self.calls.append(("create", (one.name, validate_only)))
-            if one.name in self.topics:
-                raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {one.name!r} already")
+        for listed in topics:
+            self.calls.append(("create", (listed.name, validate_only)))
+            if listed.name in self.topics:
+                raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {listed.name!r} already")
             if not validate_only:
-                self.topics[one.name] = topic(one.name, partition())
+                self.topics[listed.name] = topic(listed.name, partition())
 
     async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
         self.calls.append(("partitions", (name, total, validate_only)))

@@ -56,7 +56,7 @@ class Shelf:
     """A registry in memory."""
 
     def __init__(self, **schemas: RegisteredSchema | NoSchema) -> None:
-        self.schemas = {int(name[1:]): one for name, one in schemas.items()}
+        self.schemas = {int(name[1:]): schema for name, schema in schemas.items()}
         self.asked: list[int] = []
 
     async def schema(self, schema_id: int) -> RegisteredSchema:

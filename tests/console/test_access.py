@@ -128,7 +128,7 @@ def test_certificates_that_end_first_come_first() -> None:
         "b:1": NodeReading((CertificateReading("the quorum's quorum", -5.0),)),
     }
     rows = certificate_rows(nodes, 1000.0)
-    assert [(one.node, one.listener, one.state, one.kind) for one in rows] == [
+    assert [(row.node, row.listener, row.state, row.kind) for row in rows] == [
         ("b:1", "the quorum's quorum", "has expired", "bad"),
         ("a:1", "IN", "expires soon", "bad"),
         ("a:1", "OUT", "valid", "good"),

@@ -23,10 +23,10 @@ def area(name: str, show: object = None, **given: object) -> Area:
 
 def test_every_area_has_a_name_and_a_title_of_its_own() -> None:
     areas = all_areas()
-    assert {"overview", "topics"} <= {one.name for one in areas}
-    assert len({one.name for one in areas}) == len({one.title for one in areas}) == len(areas)
-    for one in areas:
-        assert isinstance(one.parts[0], View)
+    assert {"overview", "topics"} <= {area.name for area in areas}
+    assert len({area.name for area in areas}) == len({area.title for area in areas}) == len(areas)
+    for area in areas:
+        assert isinstance(area.parts[0], View)
 
 
 def test_a_path_belongs_to_its_area() -> None:
@@ -53,11 +53,11 @@ async def test_what_the_cluster_does_not_know_is_hidden() -> None:
 
     now_s = 0.0
     offers = ClusterFeatures([probing(name) for name in answers], None, now=lambda: now_s)  # type: ignore[arg-type]
-    assert [one.name for one in await offers.areas()] == ["known", "refused", "slow"]
+    assert [shown.name for shown in await offers.areas()] == ["known", "refused", "slow"]
     answers["unknown"] = None  # brokers were upgraded
     assert len(await offers.areas()) == 3
     now_s += KNOWN_FOR_S + 1
-    assert [one.name for one in await offers.areas()] == ["known", "refused", "slow", "unknown"]
+    assert [shown.name for shown in await offers.areas()] == ["known", "refused", "slow", "unknown"]
 
 
 def test_bytes_are_never_shown_by_the_browser() -> None:

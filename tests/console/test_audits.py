@@ -28,10 +28,10 @@ NOON_MS = 1_769_860_800_000
 def report(
     number: int, tier: str, count: int, start_ms: int = NOON_MS, name: str = "orders"
 ) -> ConsumerRecord:
-    told = Report(
+    report = Report(
         ReportSource(tier, "client", tier), number, Bucket(name, start_ms), MINUTE_MS, Amount(count, count)
     )
-    return ConsumerRecord("audit", 0, number, start_ms, None, encode_report(told))
+    return ConsumerRecord("audit", 0, number, start_ms, None, encode_report(report))
 
 
 def test_the_newest_buckets_come_first_and_what_is_missing_is_a_number() -> None:
@@ -45,15 +45,15 @@ def test_the_newest_buckets_come_first_and_what_is_missing_is_a_number() -> None
         report(1, "consumer:copies", 1, name="copies"),
         ConsumerRecord("audit", 0, 9, 0, None, b"{}"),
     ]
-    assert [taken(one, None) for one in given] == [False] * len(given)
+    assert [taken(record, None) for record in given] == [False] * len(given)
     assert (taken.reports, taken.tally.repeated, taken.unreadable) == (6, 1, 1)
     window = AuditWindow(0, NOON_MS + 10 * MINUTE_MS, NOON_MS + MINUTE_MS)
     rows, reasons = compared(taken.tally, "", window)
-    shown = [bucket_row(one) for one in rows]
-    assert [(one.bucket, one.state) for one in shown] == [
+    shown = [bucket_row(row) for row in rows]
+    assert [(row.bucket, row.state) for row in shown] == [
         ("2026-01-31T12:01-12:02Z", "open"), ("2026-01-31T12:00-12:01Z", "gap"),
     ]  # fmt: skip
-    assert [(one.tier, one.records, one.difference) for one in shown[1].tiers] == [
+    assert [(tier.tier, tier.records, tier.difference) for tier in shown[1].tiers] == [
         ("producer", 10, None), ("consumer:billing", 7, -3),
     ]  # fmt: skip
     remarks = remarks_on(rows, reasons, taken)
@@ -68,7 +68,7 @@ class AuditedAdmin(FakeAdmin):
     async def list_offsets(
         self, asked: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int | KafkaError]:
-        return {one: 3 if when == LATEST else 0 for one, when in asked.items()}
+        return {partition: 3 if when == LATEST else 0 for partition, when in asked.items()}
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[ConsumerRecord]:
     ) -> MessagesRead:
         assert (begin, ends) == ({TopicPartition("audit", 0): 0}, {TopicPartition("audit", 0): 3})
         reading = MessagesRead(trouble="" if given else "stopped after 8 s")
-        for one in given:
-            reading.take(one, tests)
+        for record in given:
+            reading.take(record, tests)
         return reading
 
     monkeypatch.setattr(audits, "read", read)
@@ -96,10 +96,10 @@ def test_the_page_names_the_gap(records: list[ConsumerRecord]) -> None:
     records += [report(1, "producer", 10, hour_ms), report(1, HOSTILE, 7, hour_ms)]
     page = browser.read("/audits?span=6h&topic=orders&grace=5m")
     assert "<script>alert" not in page
-    told = seen(page)
-    assert f"lacks 3 records in tier {HOSTILE} (of 10)" in told
-    assert f"producer 10 {HOSTILE} 7 (-3) gap" in told
-    assert "ottla audit --from 6h --grace 5m --topic orders" in told
+    text = seen(page)
+    assert f"lacks 3 records in tier {HOSTILE} (of 10)" in text
+    assert f"producer 10 {HOSTILE} 7 (-3) gap" in text
+    assert "ottla audit --from 6h --grace 5m --topic orders" in text
     assert "2 reports, 1 buckets" in seen(browser.read("/audits?gaps=yes"))
     records[1:] = [report(1, "consumer", 10, hour_ms)]
     assert "complete 2 reports, 1 buckets" in seen(browser.read("/audits"))

@@ -101,7 +101,7 @@ async def test_few_pages_read_at_a_time() -> None:
         EndlessConsumer.gate.set()
         found = await asyncio.gather(*pages)
     assert EndlessConsumer.most_open == reading.READERS_MAX
-    assert [len(one.records) for one in found] == [5] * len(pages)
+    assert [len(messages.records) for messages in found] == [5] * len(pages)
 
 
 @pytest.mark.parametrize("failure", [KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "gone"), None])

@@ -30,7 +30,7 @@ def test_a_folder_says_how_full_its_volume_is() -> None:
 
 
 def test_the_largest_replicas_come_first() -> None:
-    assert [(one.name, one.size) for one in replica_rows([FOLDER, BROKEN])] == [
+    assert [(row.name, row.size) for row in replica_rows([FOLDER, BROKEN])] == [
         ("payments-1", 400),
         ("orders-0", 300),
     ]

@@ -84,6 +84,8 @@ def test_the_scale_ends_at_a_round_number(value: float, top: float) -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1000), VALUES), max_size=30))
 def test_every_point_is_inside(points: list[tuple[float, float | None]]) -> None:
-    svg = line_chart("any", [Series("in", sorted(points, key=lambda one: one[0]))], now_s=1000, span_s=600)
+    svg = line_chart(
+        "any", [Series("in", sorted(points, key=lambda point: point[0]))], now_s=1000, span_s=600
+    )
     for line in lines(svg):
         assert all(63 <= x <= 634 and 9 <= y <= 159 for x, y in line)

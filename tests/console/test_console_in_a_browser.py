@@ -426,4 +426,4 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
     """Return the violations that axe finds: missing names, roles, headings, contrast."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
     found = axe.Axe().run(page).response["violations"]
-    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
+    return [(violation["id"], [node["html"] for node in violation["nodes"]]) for violation in found]

@@ -70,9 +70,9 @@ class HttpBrowser:
 
     def wait_for_news(self, address: str, text: str) -> None:
         """Return once an open page has got this text, and showed no error before."""
-        for one in self.events(address):
-            assert not one.get("text"), one
-            if text in one.get("html", ""):
+        for event in self.events(address):
+            assert not event.get("text"), event
+            if text in event.get("html", ""):
                 return
 
     def until(self, address: str, is_so: Callable[[str], bool]) -> str:
@@ -117,7 +117,7 @@ def people_sign_in(folder: Path, log: Path) -> None:
             topic = {"topic": "signed", "partitions": "1", "replicas": "1"}
             assert "topic signed was created" in seen(browser.change("/topics/create", **topic))
             events = browser.events("/topics")
-            assert any("signed" in one.get("html", "") for one in events)
+            assert any("signed" in event.get("html", "") for event in events)
             value = re.search(r'name="form_value" value="([\w-]+)"', browser.read("/topics"))
             assert value is not None
             assert "password" in browser.post("/logout", form_value=value[1])
@@ -126,9 +126,9 @@ def people_sign_in(folder: Path, log: Path) -> None:
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0, log.read_text()
-    told = log.read_text()
-    assert '\\"user\\": \\"admin\\", \\"action\\": \\"/topics/create\\"' in told
-    assert password not in told
+    events_text = log.read_text()
+    assert '\\"user\\": \\"admin\\", \\"action\\": \\"/topics/create\\"' in events_text
+    assert password not in events_text
 
 
 @contextmanager
@@ -196,10 +196,10 @@ def test_a_topic_from_its_creation_to_its_end(cluster: LocalCluster, tmp_path: P
         assert "were trimmed" in seen(browser.change("/topics/trim?name=orders", offset="end"))
         assert "was deleted" in seen(browser.change("/topics/delete?name=orders", again="orders"))
         browser.until("/topics", lambda page: "orders" not in page)
-    told = [line for line in log.read_text().splitlines() if "change_log" in line]
+    changes = [line for line in log.read_text().splitlines() if "change_log" in line]
     actions = ("create", "alter", "partitions", "trim", "delete")
-    assert len(told) == len(actions)
-    for line, action in zip(told, actions, strict=True):
+    assert len(changes) == len(actions)
+    for line, action in zip(changes, actions, strict=True):
         assert f"/topics/{action}" in line
 
 
@@ -211,7 +211,7 @@ def test_open_pages_see_a_broker_die_and_come_back(cluster: LocalCluster, tmp_pa
         next(events)
         cluster.kill(3)
         try:
-            assert any("broker 3 left the cluster" in one.get("html", "") for one in events)
+            assert any("broker 3 left the cluster" in event.get("html", "") for event in events)
         finally:
             cluster.restart(3)
         browser.until("/overview", lambda page: "broker 3 joined the cluster" in page)

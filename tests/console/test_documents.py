@@ -74,7 +74,7 @@ def test_layout_changes_white_space_alone(document: Any, indent: Any, is_ascii: 
 
 
 def test_decimals_and_single_floats_have_their_own_digits() -> None:
-    assert [decimal_text(*one) for one in ((0, 16), (1250, 2), (-5, 3), (7, 0))] == [
+    assert [decimal_text(*number) for number in ((0, 16), (1250, 2), (-5, 3), (7, 0))] == [
         "0.0000000000000000", "12.50", "-0.005", "7",
     ]  # fmt: skip
     assert shortest_single(0.10000000149011612) == 0.1
@@ -112,9 +112,9 @@ def test_what_would_grow_when_it_is_indented_is_shown_as_it_stands(text: str) ->
     assert (shown.kind, shown.text) == ("json", text)
     assert decoded.text is not None
     assert tokens(decoded.text) == tokens(text)[: len(tokens(decoded.text))]
-    for one in (shown, decoded):
-        assert one.note.startswith("not indented: ")
-        assert len(one.text or "") <= PAYLOAD_BYTES_MAX
+    for formatted in (shown, decoded):
+        assert formatted.note.startswith("not indented: ")
+        assert len(formatted.text or "") <= PAYLOAD_BYTES_MAX
 
 
 def test_depth_is_the_only_reason_for_a_small_document() -> None:

@@ -65,7 +65,7 @@ async def test_all_who_ask_at_a_time_get_one_snapshot() -> None:
     sampler = cluster.sampler()
     found = await asyncio.gather(*(sampler.snapshot() for _ in range(20)))
     assert cluster.asked == 1
-    assert len({id(one) for one in found}) == 1
+    assert len({id(snapshot) for snapshot in found}) == 1
     cluster.now_s += 1
     await sampler.snapshot()
     assert cluster.asked == 1
@@ -154,7 +154,7 @@ def test_what_an_endpoint_tells_of_its_node() -> None:
         'ottla_quorum_commit_milliseconds_bucket{le="+Inf"} 4\n'
         "ottla_quorum_commit_milliseconds_sum 8.5\nottla_quorum_commit_milliseconds_count 4\n"
     )
-    assert [(one.listener, one.left_s) for one in found.certificates] == [
+    assert [(certificate.listener, certificate.left_s) for certificate in found.certificates] == [
         ("SASL_SSL (broker 2)", 86400),
         ("the quorum's quorum", -5),
     ]
@@ -334,7 +334,7 @@ class Connection:
 
     @property
     def text(self) -> str:
-        return b"".join(one.get("body", b"") for one in self.sent).decode()
+        return b"".join(message.get("body", b"") for message in self.sent).decode()
 
     async def serve(self, stream: EventStream) -> None:
         async with asyncio.timeout(PATIENCE_S):
@@ -370,7 +370,9 @@ async def test_a_browser_that_does_not_read_is_dropped(feeds: Feeds) -> None:
     producer.fragments["live_a"] = "2"
     await serving
     assert feeds.readers == 0
-    assert not any(one.get("more_body") is False for one in connection.sent)  # so its connection is closed
+    assert not any(
+        message.get("more_body") is False for message in connection.sent
+    )  # so its connection is closed
 
 
 async def test_streams_end_with_the_console(feeds: Feeds) -> None:
@@ -404,7 +406,7 @@ def test_every_fragment_is_an_element_of_the_same_id(address: str) -> None:
     assert f'data-events="/events{address}"' in page
 
 
-@pytest.mark.parametrize("template", sorted(one.name for one in (HERE / "templates").glob("*.html")))
+@pytest.mark.parametrize("template", sorted(path.name for path in (HERE / "templates").glob("*.html")))
 def test_a_block_that_is_live_holds_one_element_of_its_name(template: str) -> None:
     text = (HERE / "templates" / template).read_text()
     for name, body in re.findall(r"{% block (live_\w+) %}\s*(.*?){% endblock %}", text, re.DOTALL):

@@ -199,9 +199,13 @@ def test_attempts_are_limited(
     assert browser.sign_in("bob")[0] == 303
     console.now_s = 1.0
     assert browser.sign_in()[0] == 303
-    told = list(events_in(caplog))
-    assert [one["result"] for one in told[-3:]] == ["refused: too many attempts", "signed in", "signed in"]
-    assert {one["event"] for one in told} == {"login"}
+    logins = list(events_in(caplog))
+    assert [login["result"] for login in logins[-3:]] == [
+        "refused: too many attempts",
+        "signed in",
+        "signed in",
+    ]
+    assert {login["event"] for login in logins} == {"login"}
     assert "guess" not in caplog.text
     assert PASSWORD not in caplog.text
 
@@ -323,9 +327,9 @@ def origin_in_a_browser(address: str, base: str) -> str:
 @pytest.mark.parametrize("wanted", ELSEWHERE)
 def test_it_leads_to_no_other_host(console: Console, browser: LoginBrowser, wanted: str) -> None:
     asked = browser.client.get("/login", params={"next": wanted})
-    shown = [html.unescape(one) for one in re.findall(r'(?:<a href|action)="([^"]*)"', asked.text)]
-    forms = [one for one in shown if one.startswith("/login")]
-    nested = [parse_qs(urlsplit(one).query).get("next", ["/"])[0] for one in forms]
+    shown = [html.unescape(address) for address in re.findall(r'(?:<a href|action)="([^"]*)"', asked.text)]
+    forms = [address for address in shown if address.startswith("/login")]
+    nested = [parse_qs(urlsplit(address).query).get("next", ["/"])[0] for address in forms]
     status, target = browser.sign_in(next_=wanted)
     assert status == 303
     again = browser.client.get("/login", params={"next": wanted}).headers["location"]
@@ -376,7 +380,7 @@ def test_changes_are_logged_with_who(browser: LoginBrowser, caplog: pytest.LogCa
     form = {"form_value": "form-ann-1", "topic": "new"}
     preview = browser.client.post("/topics/create", data=form, headers={"origin": browser.origin})
     assert browser.post("/topics/create", **hidden_fields(preview.text), step="apply") == 303
-    (change,) = [one for one in events_in(caplog) if one["event"] == "change"]
+    (change,) = [event for event in events_in(caplog) if event["event"] == "change"]
     assert (change["user"], change["who"]) == ("ann", "testclient")
     assert PASSWORD not in caplog.text
 

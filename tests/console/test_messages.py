@@ -186,14 +186,16 @@ def test_an_address_asks_the_same_again() -> None:
 
 
 def test_what_became_of_a_record() -> None:
-    one = record(b"v")
-    assert mark_of(one, ()) == ""
+    given_record = record(b"v")
+    assert mark_of(given_record, ()) == ""
     before, behind = TransactionOutcome(0, 7, "aborted", 1), TransactionOutcome(8, 9, "aborted", 1)
-    assert mark_of(one, [before, behind]) == ""
-    assert mark_of(one, [before, TransactionOutcome(7, 8, "committed", 1234), behind]) == "commit 1,234"
-    assert mark_of(one, [TransactionOutcome(5, 8, "committed", -1)]) == ""
-    assert mark_of(one, [TransactionOutcome(5, 8, "aborted", 4)]) == "aborted"
-    assert mark_of(one, [TransactionOutcome(7, 9, "open", -1)]) == "not decided"
+    assert mark_of(given_record, [before, behind]) == ""
+    assert (
+        mark_of(given_record, [before, TransactionOutcome(7, 8, "committed", 1234), behind]) == "commit 1,234"
+    )
+    assert mark_of(given_record, [TransactionOutcome(5, 8, "committed", -1)]) == ""
+    assert mark_of(given_record, [TransactionOutcome(5, 8, "aborted", 4)]) == "aborted"
+    assert mark_of(given_record, [TransactionOutcome(7, 9, "open", -1)]) == "not decided"
 
 
 def test_without_a_topic_the_page_lists_topics_to_choose() -> None:
@@ -343,26 +345,26 @@ async def test_records_of_a_cluster(cluster: LocalCluster, admin: Admin) -> None
         await producer.flush()
 
         found = await shown(at(cluster, admin, topic="kinds", from_="start"))
-        assert [one.value.kind for one in found.rows] == ["json", "text", "text", "text"]
-        assert [one.mark for one in found.rows][1::2] == ["aborted", "not decided"]
-        first, second = (int(one.mark.removeprefix("commit ")) for one in (found.rows[0], found.rows[2]))
+        assert [row.value.kind for row in found.rows] == ["json", "text", "text", "text"]
+        assert [row.mark for row in found.rows][1::2] == ["aborted", "not decided"]
+        first, second = (int(row.mark.removeprefix("commit ")) for row in (found.rows[0], found.rows[2]))
         assert 0 <= first < second <= (await admin.find_cut([TopicPartition("kinds", 0)])).commit_index
         assert found.rows[2].value.hidden == 3_000_000 - PAYLOAD_BYTES_MAX
         committed = await shown(at(cluster, admin, topic="kinds", from_="start", committed="yes"))
-        assert [(one.offset, one.mark) for one in committed.rows] == [
-            (one.offset, one.mark) for one in found.rows[::2]
+        assert [(row.offset, row.mark) for row in committed.rows] == [
+            (row.offset, row.mark) for row in found.rows[::2]
         ]
         newest = await shown(at(cluster, admin, topic="kinds", count="1"))
-        assert [one.value.text for one in newest.rows] == ["undecided"]
+        assert [row.value.text for row in newest.rows] == ["undecided"]
         filtered = await shown(at(cluster, admin, topic="kinds", from_="start", json="$.n = 1"))
-        assert [one.value.text for one in filtered.rows] == ['{\n  "n": 1\n}']
+        assert [row.value.text for row in filtered.rows] == ['{\n  "n": 1\n}']
         assert filtered.scanned == 4
         assert filtered.rows[0].mark == found.rows[0].mark
 
         offset = str(found.rows[2].offset)
-        told = await page.show_whole(at(cluster, admin, topic="kinds", partition="0", offset=offset))
-        assert isinstance(told, Download)
-        assert told.content == large
+        download = await page.show_whole(at(cluster, admin, topic="kinds", partition="0", offset=offset))
+        assert isinstance(download, Download)
+        assert download.content == large
         with pytest.raises(NotThere, match="there is no key at offset"):
             await page.show_whole(at(cluster, admin, topic="kinds", partition="0", offset=offset, part="key"))
         await producer.abort_transaction()
@@ -391,14 +393,14 @@ async def test_values_that_name_a_schema_are_decoded_and_filtered(
         return await shown(replace(visit, schemas=Decoder(OneSchema())))
 
     found = await page_of()
-    assert [(one.value.schema, one.value.trouble) for one in found.rows] == [
+    assert [(row.value.schema, row.value.trouble) for row in found.rows] == [
         ("JSON, schema 7", ""), ("", "schema 8: nobody knows it"), ("", ""), ("JSON, schema 7", ""),
     ]  # fmt: skip
-    assert [one.key.text for one in found.rows] == ["[\n  1\n]"] * 4
+    assert [row.key.text for row in found.rows] == ["[\n  1\n]"] * 4
     filtered = await page_of(json="$.n = 1")
-    assert [one.offset for one in filtered.rows] == [0, 2]
+    assert [row.offset for row in filtered.rows] == [0, 2]
     assert (filtered.undecoded, filtered.first_undecoded) == (1, "schema 8: nobody knows it")
-    assert {one.value.schema for one in (await page_of(as_="hex")).rows} == {""}
+    assert {row.value.schema for row in (await page_of(as_="hex")).rows} == {""}
 
 
 @pytest.mark.cluster
@@ -410,7 +412,7 @@ async def test_a_long_partition_goes_on_where_the_page_ended(cluster: LocalClust
     query: dict[str, str] = {"topic": "long", "partition": "0", "from_": "start", "count": "50"}
     while True:
         found = await shown(at(cluster, admin, **query))
-        read += [one.value.text for one in found.rows]
+        read += [row.value.text for row in found.rows]
         if not found.further:
             break
         query |= {"from_": "offset", "at": found.further.partition("at=")[2].partition("&")[0]}
@@ -424,7 +426,7 @@ async def test_a_record_is_sent_as_the_form_says(cluster: LocalCluster, admin: A
     await admin.create_topics([NewTopic("sent", 2, 1)])
     form = {"topic": "sent", "partition": "1", "key": "k", "value_as": "nothing", "headers": "a=1\na=2"}
     plan = await sending.plan_sending(at(cluster, admin, form))
-    assert [one.after for one in plan.differences] == [
+    assert [difference.after for difference in plan.differences] == [
         "sent", "1", "k (1 bytes)", "null", "1 (1 bytes)", "2 (1 bytes)",
     ]  # fmt: skip
     done = await plan.carry_out(at(cluster, admin, form))
@@ -433,8 +435,8 @@ async def test_a_record_is_sent_as_the_form_says(cluster: LocalCluster, admin: A
         consumer.assign([TopicPartition("sent", 1)])
         consumer.seek(TopicPartition("sent", 1), 0)
         async with asyncio.timeout(60):
-            one = await consumer.getone()
-    assert (one.key, one.value, list(one.headers)) == (b"k", None, [("a", b"1"), ("a", b"2")])
+            sent = await consumer.getone()
+    assert (sent.key, sent.value, list(sent.headers)) == (b"k", None, [("a", b"1"), ("a", b"2")])
     with pytest.raises(NotThere):
         await sending.plan_sending(at(cluster, admin, form | {"topic": "nowhere"}))
     with pytest.raises(BadQuestion, match="has partitions 0 to 1"):

@@ -33,7 +33,7 @@ def test_the_quorum_and_what_there_is_without_one() -> None:
     voters = {101: ("h", 1), 102: None, 103: None, 104: None}
     quorum = QuorumDescription(101, 7, voters, abstaining=(103,), silent=(104,))
     rows = overview(snapshot_of(quorum=quorum), Rates(), [], []).voters
-    assert [(one.id, one.state, one.term) for one in rows] == [
+    assert [(row.id, row.state, row.term) for row in rows] == [
         (101, "leader", 7),
         (102, "voter", 7),
         (103, "catching up, does not vote", 7),
@@ -59,7 +59,7 @@ def test_reassignments_under_way() -> None:
 def test_only_what_is_counted_has_a_chart() -> None:
     counted = {TopicTraffic.RECORDS_IN: Series("records in", [(1.0, 5.0)])}
     charts = charts_of(lambda name: counted.get(name, Series(name, [(1.0, None)])), 1.0)
-    assert [one.title for one in charts] == ["records per second"]
+    assert [chart.title for chart in charts] == ["records per second"]
     assert "5.0/s" in charts[0].legend
 
 

@@ -130,12 +130,12 @@ def test_a_second_click_sends_no_second_record_and_says_so() -> None:
 
 
 def test_a_preview_of_another_session_is_none() -> None:
-    one, other = FakeAdmin(), FakeAdmin()
-    preview = Browser(one, may_change=True).enter().send("/topics/create", topic="new")
+    admin, other = FakeAdmin(), FakeAdmin()
+    preview = Browser(admin, may_change=True).enter().send("/topics/create", topic="new")
     stranger = Browser(other, may_change=True).enter()
     fields = {**hidden_fields(preview), "form_value": stranger.door.form_value}
     stranger.send("/topics/create", 409, **fields, step="apply")
-    assert one.changes() == other.changes() == []
+    assert admin.changes() == other.changes() == []
 
 
 # ------------------------------------------------------------ settings

@@ -135,7 +135,7 @@ async def test_strangers_cannot_have_the_registry_asked_without_end(monkeypatch:
     now_s = 0.0
     shelf = Shelf()
     decoder = Decoder(shelf, now=lambda: now_s)
-    found = await decoder.all_decoded([frame(one, b"") for one in range(1, 10)], 60.0)
+    found = await decoder.all_decoded([frame(schema_id, b"") for schema_id in range(1, 10)], 60.0)
     assert len(shelf.asked) == 5
     assert found[-1] is not None
     assert "5 schemas were asked for within 60 s already" in found[-1].trouble
@@ -146,10 +146,10 @@ async def test_strangers_cannot_have_the_registry_asked_without_end(monkeypatch:
 
 async def test_few_and_small_schemas_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "SCHEMAS_MAX", 2)
-    shelf = Shelf(**{f"_{one}": RegisteredSchema(JSON, "{}") for one in range(1, 5)})
+    shelf = Shelf(**{f"_{schema_id}": RegisteredSchema(JSON, "{}") for schema_id in range(1, 5)})
     decoder = Decoder(shelf)
-    for one in (1, 2, 1, 3, 1, 2):
-        await decoder.decoded(frame(one, b"1"))
+    for schema_id in (1, 2, 1, 3, 1, 2):
+        await decoder.decoded(frame(schema_id, b"1"))
     assert shelf.asked == [1, 2, 3, 2]
     monkeypatch.setattr(decoding, "SCHEMAS_BYTES_MAX", 3)
     await decoder.decoded(frame(4, b"1"))
@@ -289,12 +289,12 @@ async def test_a_registry_may_answer_anything(
         "/schemas/ids/11": 302,
     }
     asked = SchemaRegistry(address, login="me:secret")
-    told = {}
+    answers = {}
     for schema_id in range(1, 12):
         with pytest.raises(NoSchema) as caught:
             await asked.schema(schema_id)
-        told[schema_id] = (str(caught.value), caught.value.is_silent)
-    assert told == {
+        answers[schema_id] = (str(caught.value), caught.value.is_silent)
+    assert answers == {
         1: ("the registry does not know it", False),
         2: ("the registry's answer is no JSON object", False),
         3: ("the registry's answer is no JSON object", False),

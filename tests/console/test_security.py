@@ -184,7 +184,7 @@ def test_the_head_of_an_event_stream_ends(browser: Browser) -> None:
 
 def test_every_console_has_a_token_of_its_own() -> None:
     doors = [door_of(ListenAddress("127.0.0.1", 9280)) for _ in range(2)]
-    assert len({one.token for one in doors}) == len({one.form_value for one in doors}) == 2
+    assert len({door.token for door in doors}) == len({door.form_value for door in doors}) == 2
 
 
 @pytest.mark.parametrize(

@@ -135,13 +135,13 @@ class Twins:
 
     async def settings(self, topic: str) -> dict[str, str | None]:
         entries = await self.admin.describe_configs(TOPIC_RESOURCE, topic)
-        return {one.name: one.value for one in entries if one.source == "topic"}
+        return {entry.name: entry.value for entry in entries if entry.source == "topic"}
 
     async def starts(self, topic: str) -> list[object]:
         (found,) = await self.admin.describe_topics([topic])
         names = [TopicPartition(topic, index) for index in sorted(found.partitions)]
-        told = await self.admin.list_offsets(dict.fromkeys(names, EARLIEST))
-        return [told[name] for name in names]
+        offsets = await self.admin.list_offsets(dict.fromkeys(names, EARLIEST))
+        return [offsets[name] for name in names]
 
     async def exists(self, topic: str) -> bool:
         return topic in await self.admin.list_topics()
@@ -232,7 +232,7 @@ async def test_groups_are_moved_as_was_shown(
     await twins.change("/groups/seek", groups, form, meanwhile=more, outcome=committed, expected=expected)
 
     async def exists(group: str) -> bool:
-        return group in {one.group_id for one in await twins.admin.list_groups()}
+        return group in {listed.group_id for listed in await twins.admin.list_groups()}
 
     await twins.change("/groups/delete", groups, {"again": "{}"}, outcome=exists, expected=False)
 
@@ -268,7 +268,7 @@ async def test_settings_of_brokers(twins: Twins, whose: str, source: str) -> Non
 
     async def settings() -> dict[str, str | None]:
         entries = await twins.admin.describe_configs(BROKER_RESOURCE, "" if whose == "all" else whose)
-        return {one.name: one.value for one in entries if one.source == source}
+        return {entry.name: entry.value for entry in entries if entry.source == source}
 
     async def planned(wanted: Mapping[str, str | None]) -> Change:
         lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
@@ -318,7 +318,7 @@ async def test_records_are_sent_as_was_shown(
             consumer.seek(place, 0)
             async with asyncio.timeout(PATIENCE_S):
                 found = [await consumer.getone() for _ in range(end)]
-        return [(one.key, one.value, list(one.headers)) for one in found]
+        return [(record.key, record.value, list(record.headers)) for record in found]
 
     form |= {"topic": "{}", "partition": "1"}
     sent = [(key, value, headers)]
@@ -336,8 +336,12 @@ async def test_transactions_are_ended_as_was_shown(twins: Twins) -> None:
         await producer.flush()
 
     async def state(name: str) -> object:
-        told = (await twins.admin.describe_transactions([name]))[name]
-        return told.code if isinstance(told, KafkaError) else (told.state, told.app_version)
+        transaction = (await twins.admin.describe_transactions([name]))[name]
+        return (
+            transaction.code
+            if isinstance(transaction, KafkaError)
+            else (transaction.state, transaction.app_version)
+        )
 
     form = {"again": "{}"}
     aborted = ("CompleteAbort", -1)

@@ -40,7 +40,7 @@ def told(name: str, app_version: int, state: str = "CompleteCommit") -> Transact
 class WithQueries(FakeAdmin):
     def __init__(self, *known: TransactionDescription) -> None:
         super().__init__()
-        self.known = {one.transactional_id: one for one in known}
+        self.known = {transaction.transactional_id: transaction for transaction in known}
         self.silent: dict[int, KafkaError] = {}
 
     async def find_cut(self, partitions: Iterable[Any]) -> Cut:

@@ -44,7 +44,7 @@ def told(name: str, state: str, **changes: Any) -> TransactionDescription:
 class WithTransactions(FakeAdmin):
     def __init__(self, *known: TransactionDescription) -> None:
         super().__init__(topic("orders", partition(0)), topic("refunds", partition(0)))
-        self.known = {one.transactional_id: one for one in known}
+        self.known = {transaction.transactional_id: transaction for transaction in known}
         self.cut: Cut | KafkaError = Cut(1234)
         self.hanging: list[HangingTransaction] = []
         self.refusal: KafkaError | None = None
@@ -54,8 +54,13 @@ class WithTransactions(FakeAdmin):
         self, *, pattern: str | None = None
     ) -> dict[int, list[TransactionListing] | KafkaError]:
         listed = [
-            TransactionListing(one.transactional_id, one.producer_id, one.state, one.coordinator)
-            for one in self.known.values()
+            TransactionListing(
+                transaction.transactional_id,
+                transaction.producer_id,
+                transaction.state,
+                transaction.coordinator,
+            )
+            for transaction in self.known.values()
         ]
         return {2: listed, **self.silent}
 
@@ -64,7 +69,7 @@ class WithTransactions(FakeAdmin):
         return {name: self.known.get(name, missing) for name in names}
 
     async def describe_producers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
-        return {one: [ProducerDescription(4711, 3, 17, 1_000, 0, 500)] for one in partitions}
+        return {place: [ProducerDescription(4711, 3, 17, 1_000, 0, 500)] for place in partitions}
 
     async def find_cut(self, partitions: Iterable[TopicPartition]) -> Cut:
         if isinstance(self.cut, KafkaError):
@@ -170,7 +175,7 @@ def test_a_time_that_no_calendar_has_leaves_a_dash(admin: WithTransactions, brow
     """The time comes from a record, so the producer chooses it."""
 
     async def written_late(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
-        return {one: [ProducerDescription(4711, 3, 17, 2**62, 0, 500)] for one in partitions}
+        return {place: [ProducerDescription(4711, 3, 17, 2**62, 0, 500)] for place in partitions}
 
     admin.describe_producers = written_late  # type: ignore[method-assign]
     assert f"orders 0 500 17 {UNKNOWN}" in seen(browser.read("/transactions/id?id=copy"))
