@@ -125,7 +125,7 @@ def same(field_value: Any, kio_value: Any, version: int) -> bool:
         )
     if isinstance(field_value, list):
         return len(field_value) == len(kio_value) and all(
-            same(one, other, version) for one, other in zip(field_value, kio_value, strict=True)
+            same(part, kio_part, version) for part, kio_part in zip(field_value, kio_value, strict=True)
         )
     if isinstance(kio_value, UUID):
         return bool(field_value == kio_value.bytes)

@@ -191,11 +191,11 @@ def test_broken_invariants_are_found(state: PartitionState, said: str) -> None:
 
 
 def test_brokers_and_topics_filed_wrongly_are_found() -> None:
-    image, (one, other) = ClusterImage(), list(TOPICS)[:2]
+    image, (topic, other) = ClusterImage(), list(TOPICS)[:2]
     image.apply(broker_record(BrokerState(1, 1, bytes(16))))
-    image.apply(TopicRecord(topic_id=one, name="t"))
+    image.apply(TopicRecord(topic_id=topic, name="t"))
     image.check()
-    image.topics_by_id[other] = image.topics_by_id.pop(one)
+    image.topics_by_id[other] = image.topics_by_id.pop(topic)
     with pytest.raises(ImageInconsistent, match="is filed under t"):
         image.check()
     image.apply(broker_record(BrokerState(1, 77, bytes(16))))

@@ -240,13 +240,13 @@ def test_a_frame_in_pieces_is_that_in_one(version: int, bodies: tuple[int, ...])
     batches = [SealedBatch(b"%061d" % number, bytes(size)) for number, size in enumerate(bodies)]
 
     def request(records: Iterable[Any]) -> ProduceRequest:
-        partitions = [PartitionProduceData(index=at, records=one) for at, one in enumerate(records)]
+        partitions = [PartitionProduceData(index=at, records=data) for at, data in enumerate(records)]
         return ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=partitions)])
 
     pieces = request_pieces(request(batches), version, 9, "client")
     assert b"".join(pieces) == encode_request(request(map(b"".join, batches)), version, 9, "client")
-    large = [one.body for one in batches if len(one.body) >= APART_BYTES]
-    assert [one.obj for one in pieces if isinstance(one, memoryview)] == large
+    large = [batch.body for batch in batches if len(batch.body) >= APART_BYTES]
+    assert [piece.obj for piece in pieces if isinstance(piece, memoryview)] == large
 
 
 @pytest.mark.parametrize("version", [1, 9])

@@ -26,11 +26,11 @@ def test_an_error_explains_itself() -> None:
 
 
 def test_codes_of_clients_are_never_on_the_wire() -> None:
-    of_clients = [one for one in ErrorCode if one.is_of_client]
+    of_clients = [code for code in ErrorCode if code.is_of_client]
     assert ErrorCode.CLIENT_CLOSED in of_clients
-    for one in of_clients:
-        assert one < -1
-        assert not one.retriable
-        assert one not in ERRORS
-        assert ErrorCode.of(one) is ErrorCode.UNKNOWN_SERVER_ERROR
+    for code in of_clients:
+        assert code < -1
+        assert not code.retriable
+        assert code not in ERRORS
+        assert ErrorCode.of(code) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert not ErrorCode.UNKNOWN_SERVER_ERROR.is_of_client

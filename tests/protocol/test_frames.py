@@ -127,8 +127,8 @@ def test_overhead_is_header_and_tag(pair: Pair) -> None:
 
 @both_kinds
 def test_both_ends_derive_the_same_key_per_label(pair: Pair) -> None:
-    one, other = pair()
-    assert one.derive(b"udp") == other.derive(b"udp") != one.derive(b"other")
+    channel, other = pair()
+    assert channel.derive(b"udp") == other.derive(b"udp") != channel.derive(b"other")
 
 
 def test_nobody_reads_what_is_encrypted() -> None:

@@ -254,10 +254,10 @@ def test_nobody_on_the_way_makes_two_new_nodes_speak_the_old_version() -> None:
     The client takes the server for an old one, and proves what it received.
     """
     client, server = make()
-    told = bytearray(server.hello())
-    told[-8:] = b"whatever"
+    hello = bytearray(server.hello())
+    hello[-8:] = b"whatever"
     with pytest.raises(HandshakeError, match="secret"):
-        server.receive(client.receive(bytes(told)))
+        server.receive(client.receive(bytes(hello)))
     client, server = make()
     asked = bytearray(client.receive(server.hello()))
     asked[2] &= 0x7F  # the role as an old client sends it
@@ -304,8 +304,8 @@ def test_a_changed_byte_anywhere_is_refused(data: st.DataObject) -> None:
 
     where = data.draw(st.integers(0, 2))
     with pytest.raises(HandshakeError):
-        told = altered(messages[0]) if where == 0 else messages[0]
-        asked = client.receive(told)
+        message = altered(messages[0]) if where == 0 else messages[0]
+        asked = client.receive(message)
         answer = server.receive(altered(asked) if where == 1 else asked)
         client.receive(altered(answer) if where == 2 else answer)
         # A longer length makes an end wait: the following bytes are then invalid.

@@ -68,8 +68,8 @@ def read(
 
 
 def as_told(topic: MetadataResponseTopic) -> tuple[object, ...]:
-    told = {one.partition_index: ToldPartition.of(one) for one in topic.partitions}
-    in_order = {index: told[index] for index in sorted(told)}
+    partitions = {partition.partition_index: ToldPartition.of(partition) for partition in topic.partitions}
+    in_order = {index: partitions[index] for index in sorted(partitions)}
     return topic.name, topic.topic_id, topic.is_internal, topic.error_code, list(in_order.items())
 
 
@@ -91,7 +91,7 @@ def same(frame: bytes, version: int, alike: dict[bytes, ToldPartition]) -> None:
     reader, found = read(frame, version, alike)
     assert reader.brokers == message.brokers
     assert (reader.cluster_id, reader.controller_id) == (message.cluster_id, message.controller_id)
-    assert [as_read(one) for one in found] == [as_told(one) for one in message.topics]
+    assert [as_read(topic) for topic in found] == [as_told(topic) for topic in message.topics]
 
 
 @given(responses, VERSIONS)
@@ -118,18 +118,18 @@ def test_what_was_read_before_is_passed_over_only_if_it_comes_again(
 ) -> None:
     alike: dict[bytes, ToldPartition] = {}
     _, before = read(encode(first, version), version, alike)
-    known = {one.name: one.encoded for one in before if one.name is not None}
-    told = {one.name: as_read(one) for one in before}
+    known = {topic.name: topic.encoded for topic in before if topic.name is not None}
+    topics = {topic.name: as_read(topic) for topic in before}
     second.topics = [*second.topics, *first.topics]
     frame = encode(second, version)
     _, found = read(frame, version, alike, known)
-    for one, message in zip(found, decode(MetadataResponse, frame, version).topics, strict=True):
-        if one.partitions is None:
-            assert told[one.name] == as_told(message)
-            assert one.encoded == known[message.name or ""]
+    for topic, message in zip(found, decode(MetadataResponse, frame, version).topics, strict=True):
+        if topic.partitions is None:
+            assert topics[topic.name] == as_told(message)
+            assert topic.encoded == known[message.name or ""]
         else:
-            assert as_read(one) == as_told(message)
-            assert one.encoded != known.get(message.name or "")
+            assert as_read(topic) == as_told(message)
+            assert topic.encoded != known.get(message.name or "")
 
 
 @given(st.lists(st.tuples(partitions, st.dictionaries(st.integers(0, 9), st.binary(max_size=9))), max_size=6))
@@ -156,14 +156,14 @@ def test_tagged_fields_that_nobody_knows_are_passed_over(
 
 
 def test_partitions_that_are_alike_are_one_object() -> None:
-    told = [
+    partitions = [
         MetadataResponsePartition(
             partition_index=index, leader_id=index % 2, leader_epoch=3, replica_nodes=[0, 1], isr_nodes=[0, 1]
         )
         for index in range(100)
     ]
     _, (topic,) = read(
-        encode(MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=told)]), 13), 13
+        encode(MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)]), 13), 13
     )
     assert topic.partitions is not None
-    assert len({id(one) for one in topic.partitions.values()}) == 2
+    assert len({id(partition) for partition in topic.partitions.values()}) == 2

@@ -72,16 +72,16 @@ def test_a_frozen_image_does_not_follow(record: Record) -> None:
 @pytest.mark.parametrize("record", CHANGES, ids=lambda record: type(record).__name__)
 def test_their_records_rebuild_them(record: Record) -> None:
     cuts, again = image(record).mirror_cuts, MirrorCuts()
-    for one in cuts.records():
-        again.apply(one)
+    for entry in cuts.records():
+        again.apply(entry)
     assert again == cuts
 
 
 def test_numbers_go_on_where_no_round_is_left() -> None:
     cuts, again = image(MirrorCutsTrimmedRecord(mirror="m", number=2)).mirror_cuts, MirrorCuts()
     assert (cuts.of("m").rounds, cuts.of("m").reached, cuts.of("m").next_number) == ((), {}, 2)
-    for one in cuts.records():
-        again.apply(one)
+    for entry in cuts.records():
+        again.apply(entry)
     assert again == cuts
 
 

@@ -25,7 +25,7 @@ def test_what_held_at_each_cut_that_is_needed_is_known(
 ) -> None:
     versions, present, cut, needed_from = MirrorVersions(), dict[str, int](), 0, 0
     states: dict[int, dict[str, int]] = {}
-    for number, (rise, told, is_whole, needed) in enumerate(steps):
+    for number, (rise, known_versions, is_whole, needed) in enumerate(steps):
         cut += rise
         versions.apply(
             MirrorVersionsRecord(
@@ -33,11 +33,11 @@ def test_what_held_at_each_cut_that_is_needed_is_known(
                 cut=cut,
                 is_whole=is_whole,
                 next_offset=number,
-                versions=mirrored_versions(told.items()),
+                versions=mirrored_versions(known_versions.items()),
             ),
             needed_from,
         )
-        present = told if is_whole else present | told
+        present = known_versions if is_whole else present | known_versions
         states[cut] = present = {name: version for name, version in present.items() if version >= 0}
         needed_from = max(needed_from, cut - needed)
         versions.trim(needed_from)

@@ -51,12 +51,12 @@ def test_while_the_secret_is_replaced_old_and_new_nodes_accept_each_other() -> N
     before, both = with_lines(2, SECRET), with_lines(1, SECRET, OTHER_SECRET)
     turned, after = with_lines(3, OTHER_SECRET, SECRET), with_lines(4, OTHER_SECRET)
     neighbours = ((before, both), (both, turned), (turned, after))
-    for one, other in (*neighbours, *((other, one) for one, other in neighbours)):
-        dialling, accepting = client(one, other.node_id), server(other)
+    for dialler, acceptor in (*neighbours, *((right, left) for left, right in neighbours)):
+        dialling, accepting = client(dialler, acceptor.node_id), server(acceptor)
         proof = dialling.receive(accepting.receive(dialling.claim))
         dialling.receive(accepting.receive(proof))
         assert dialling.done
-        assert accepting.peer == ProvenNode(NodeRole.BROKER, one.node_id)
+        assert accepting.peer == ProvenNode(NodeRole.BROKER, dialler.node_id)
     dialling, accepting = client(before, 4), server(after)
     proof = dialling.receive(accepting.receive(dialling.claim))
     with pytest.raises(ProofRefused, match="the proof is wrong"):

@@ -258,5 +258,5 @@ def test_other_clients_read_a_list_of_apis_that_has_ours() -> None:
     message = ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=key, max_version=1) for key in (0, 18, *range(20000, 20012))]
     )
-    told = kio_decode(KioApiVersionsResponse, encode(message, 4))
-    assert [one.api_key for one in told.api_keys][-1] == 20011
+    decoded = kio_decode(KioApiVersionsResponse, encode(message, 4))
+    assert [api.api_key for api in decoded.api_keys][-1] == 20011

@@ -79,14 +79,14 @@ def as_message_says(frame: memoryview, offset: int, version: int) -> SentProduce
         return None
     named = [data.topic_id if version >= 13 else data.name for data in message.topic_data]
     batches = [
-        (name, one.index, one.records)
+        (name, part.index, part.records)
         for name, data in zip(named, message.topic_data, strict=True)
-        for one in data.partition_data
+        for part in data.partition_data
     ]
     if (
         not 0 < len(batches) <= BATCHES_MAX
         or not all(data.partition_data for data in message.topic_data)
-        or any(one == other for one, other in pairwise(named))
+        or any(name == next_name for name, next_name in pairwise(named))
         or any(records is None for _, _, records in batches)
     ):
         return None
@@ -143,7 +143,7 @@ def test_the_records_are_views_of_the_frame(module: ModuleType) -> None:
 @pytest.mark.parametrize("module", BOTH)
 @pytest.mark.parametrize("version", [8, 9, 13])
 def test_what_is_not_usual_is_left_to_messages(module: ModuleType, version: int) -> None:
-    one = PartitionProduceData(index=0, records=b"records")
+    data = PartitionProduceData(index=0, records=b"records")
 
     def read(*topic_data: TopicProduceData) -> SentProduce | None:
         result: SentProduce | None = module.read_produce(
@@ -154,16 +154,16 @@ def test_what_is_not_usual_is_left_to_messages(module: ModuleType, version: int)
     def topic(*data: PartitionProduceData, name: str = "t") -> TopicProduceData:
         return TopicProduceData(name=name, topic_id=name.encode() * 16, partition_data=[*data])
 
-    assert read(topic(one)) is not None
-    assert read(topic(one), topic(one, name="u"), topic(one)) is not None
+    assert read(topic(data)) is not None
+    assert read(topic(data), topic(data, name="u"), topic(data)) is not None
     assert read() is None, "no topic"
     assert read(topic()) is None, "no partition"
-    assert read(topic(one), topic(one)) is None, "the same topic twice"
+    assert read(topic(data), topic(data)) is None, "the same topic twice"
     assert read(topic(PartitionProduceData(index=0, records=None))) is None, "null in place of records"
-    assert read(topic(*[one] * BATCHES_MAX)) is not None
-    assert read(topic(*[one] * (BATCHES_MAX + 1))) is None, "too many batches"
-    assert read(topic(*[one] * BATCHES_MAX), topic(one, name="u")) is None, "too many batches"
-    frame, offset = framed(ProduceRequest(topic_data=[topic(one)]), version)
+    assert read(topic(*[data] * BATCHES_MAX)) is not None
+    assert read(topic(*[data] * (BATCHES_MAX + 1))) is None, "too many batches"
+    assert read(topic(*[data] * BATCHES_MAX), topic(data, name="u")) is None, "too many batches"
+    frame, offset = framed(ProduceRequest(topic_data=[topic(data)]), version)
     for wrong in (-1, 0, 1, 2, 14, 1 << 20):
         assert module.read_produce(frame, offset, wrong) is None, "no such version"
     assert module.read_produce(frame, len(frame), version) is None
@@ -193,7 +193,7 @@ offsets = st.integers(-1, 2**63 - 1)
         ),
         min_size=1,
         max_size=3,
-        unique_by=(lambda one: one[0], lambda one: one[1]),
+        unique_by=(lambda part: part[0], lambda part: part[1]),
     ),
     correlation_id=st.integers(-(2**31), 2**31 - 1),
 )

@@ -66,7 +66,7 @@ def test_what_is_fine_passes(codec: Compression, what: str) -> None:
 @settings(max_examples=20)
 def test_what_our_producer_writes_passes(codec: Compression, records: list[NewRecord]) -> None:
     batch = encode_batch(records, compression=codec)
-    assert walked(batch) == max(one[2] for one in records)
+    assert walked(batch) == max(record[2] for record in records)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
@@ -90,8 +90,8 @@ def test_of_lz4_one_frame_is_read_and_its_blocks_are_independent() -> None:
         {"store_size": True},
         {"block_size": lz4.frame.BLOCKSIZE_MAX4MB},
     ]
-    for one in options:
-        walked(raw_batch(1000, frame(MANY, **one), attributes=Compression.LZ4))
+    for option in options:
+        walked(raw_batch(1000, frame(MANY, **option), attributes=Compression.LZ4))
     half = len(TWO) // 2
     assert "consumers read one" in refusal(Compression.LZ4, frame(TWO[:half]) + frame(TWO[half:]))
     assert "consumers read one" in refusal(Compression.LZ4, frame(TWO) + frame(b""))

@@ -114,9 +114,9 @@ def test_a_command_and_its_refusal_are_read_back(command: type[Command[Any]]) ->
     result = refused(sent, ErrorCode.POLICY_VIOLATION, "not today")
     assert type(result) is result_type(command)
     read = decode_result(sent, encode_result(result))
-    with pytest.raises(CommandRefused, match="not today") as told:
+    with pytest.raises(CommandRefused, match="not today") as raised:
         accepted(read)
-    assert told.value.code is ErrorCode.POLICY_VIOLATION
+    assert raised.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_a_result_that_is_no_refusal_is_passed_on() -> None:

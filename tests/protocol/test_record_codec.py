@@ -283,7 +283,7 @@ def test_nothing_is_kept(seed: int) -> None:
         for _ in range(20):
             use()
         gc.collect()
-        return tracemalloc.get_traced_memory()[0], [sys.getrefcount(one) for one in shared]
+        return tracemalloc.get_traced_memory()[0], [sys.getrefcount(factory) for factory in shared]
 
     tracemalloc.start()
     try:
@@ -331,8 +331,8 @@ CHOICES = {
 def test_the_codec_is_chosen_at_import(before: str) -> None:
     program = f"{before}\nfrom ottla.protocol.records.record import CODEC\nprint(CODEC)"
     environment = {name: value for name, value in os.environ.items() if name != "OTTLA_PURE_PYTHON"}
-    told = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
-    assert told.strip() == CHOICES[before]
+    codec = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+    assert codec.strip() == CHOICES[before]
 
 
 def test_it_is_built_without_a_compiler(tmp_path: Path) -> None:

@@ -109,11 +109,11 @@ def test_records_that_a_topic_refuses_are_named(
 ) -> None:
     body, count, first_ms, _ = encode_records(records)
     expected: list[tuple[int, int | None]] = []
-    for number, one in enumerate(records):
-        if keyed and one[0] is None:
+    for number, pair in enumerate(records):
+        if keyed and pair[0] is None:
             expected.append((number, None))
-        elif one[2] != -1 and not earliest_ms <= one[2] <= earliest_ms + span_ms:
-            expected.append((number, one[2]))
+        elif pair[2] != -1 and not earliest_ms <= pair[2] <= earliest_ms + span_ms:
+            expected.append((number, pair[2]))
     end, refused, refused_count = walk(
         module, count, first_ms, [body], earliest_ms, earliest_ms + span_ms, keyed
     )

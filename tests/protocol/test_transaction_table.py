@@ -36,14 +36,14 @@ def _transaction() -> TransactionMetadata:
 
 
 def test_another_one_but_for_some_fields_shares_the_rest() -> None:
-    one = _transaction()
-    other = one.but(number=20, phase=Phase.PREPARE_COMMIT)
-    assert other == replace(one, number=20, phase=Phase.PREPARE_COMMIT)
-    assert (one.number, one.phase) == (6, Phase.ONGOING)
+    transaction = _transaction()
+    other = transaction.but(number=20, phase=Phase.PREPARE_COMMIT)
+    assert other == replace(transaction, number=20, phase=Phase.PREPARE_COMMIT)
+    assert (transaction.number, transaction.phase) == (6, Phase.ONGOING)
     changed = {"number", "phase"}
     assert all(
-        getattr(other, one_of.name) is getattr(one, one_of.name)
-        for one_of in fields(one)
+        getattr(other, one_of.name) is getattr(transaction, one_of.name)
+        for one_of in fields(transaction)
         if one_of.name not in changed
     )
 
