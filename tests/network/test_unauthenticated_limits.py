@@ -85,9 +85,11 @@ def test_the_bounds_hold_and_half_of_the_places_are_for_those_that_go_on(
                 assert gone != number
                 assert there[gone] == address or len(there) > MOST
                 if gone in going_on:
-                    of_address = [one for one in there if there[one] == there[gone] and one not in going_on]
+                    of_address = [
+                        place for place in there if there[place] == there[gone] and place not in going_on
+                    ]
                     assert len(of_address) <= 1 or waiting < MOST // 2
-                    assert gone == next(one for one in going_on if there[one] == there[gone])
+                    assert gone == next(place for place in going_on if there[place] == there[gone])
                 del there[gone]
                 going_on.pop(gone, None)
         elif chosen is not None and what == "goes on":
@@ -114,7 +116,7 @@ def test_the_bounds_hold_and_whoever_goes_is_the_oldest_of_its_address(steps: li
             if gone is not None:
                 crowd = there[gone]
                 assert crowd == address or len(there) > MOST
-                assert gone == next(one for one in there if there[one] == crowd)
+                assert gone == next(place for place in there if there[place] == crowd)
                 del there[gone]
         elif there:
             proved = list(there)[address % len(there)]

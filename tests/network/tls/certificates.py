@@ -81,7 +81,9 @@ class Authority:
 
 def run(*argv: object) -> None:
     """Run another program that writes a store."""
-    done = subprocess.run([str(one) for one in argv], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [str(word) for word in argv], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, f"{argv[0]} {argv[1]}: {done.stdout}{done.stderr}"
 
 

@@ -55,14 +55,14 @@ class Stream:
 )
 def test_both_fill_the_same(pieces: list[bytes], size: int, taken: int, ends: bool) -> None:
     begin = min(taken, size)
-    told = []
+    reports = []
     for reads in (decrypted_reads_in_python.read_decrypted, in_c.read_decrypted):
         space = bytearray(b"." * size)
         stream = Stream(pieces, None if ends else ssl.SSLWantReadError())
         filled, stopped = reads(stream.read, memoryview(space), begin)
-        told.append((bytes(space), filled, type(stopped), stream.asked, stream.pieces))
-    assert told[0] == told[1]
-    space, filled, stopped_by, _, _ = told[0]
+        reports.append((bytes(space), filled, type(stopped), stream.asked, stream.pieces))
+    assert reports[0] == reports[1]
+    space, filled, stopped_by, _, _ = reports[0]
     data = b"".join(pieces)[: size - begin]
     assert space == b"." * begin + data + b"." * (size - begin - len(data))
     assert filled == begin + len(data)

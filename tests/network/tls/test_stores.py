@@ -43,10 +43,10 @@ def source(path: Path | None = None, **fields: object) -> StoreSource:
 
 
 def is_whole(store: KeyStore, issued: Issued = ISSUED) -> bool:
-    subjects = [x509.load_pem_x509_certificate(one.encode()).subject for one in issued.chain]
+    subjects = [x509.load_pem_x509_certificate(pem.encode()).subject for pem in issued.chain]
     return (
         public_bytes(store.key) == public_bytes(issued.key)
-        and [one.subject for one in store.chain][: len(subjects)] == subjects
+        and [certificate.subject for certificate in store.chain][: len(subjects)] == subjects
         and store.chain[0] == issued.certificate
     )
 
@@ -61,7 +61,7 @@ def test_pem_in_any_order_and_form(tmp_path: Path, form: PrivateFormat, rsa: boo
     )
     store = load_key_store(source(path))
     assert is_whole(store, issued)
-    assert [one.subject for one in store.chain][-1] == x509.load_pem_x509_certificate(
+    assert [certificate.subject for certificate in store.chain][-1] == x509.load_pem_x509_certificate(
         AUTHORITY.pem.encode()
     ).subject
     assert not store.remarks
@@ -153,7 +153,9 @@ class TestKeytool:
         other = Authority()
         path = java_trust_store(tmp_path / "trust.jks", kind, AUTHORITY.pem, other.pem)
         trusted = load_trust_store(source(path, password=PASSWORD))
-        expected = {x509.load_pem_x509_certificate(one.pem.encode()) for one in (AUTHORITY, other)}
+        expected = {
+            x509.load_pem_x509_certificate(authority.pem.encode()) for authority in (AUTHORITY, other)
+        }
         assert set(trusted.certificates) == expected
         if kind == "JKS":
             assert set(load_trust_store(source(path)).certificates) == expected, (

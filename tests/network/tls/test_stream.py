@@ -65,8 +65,8 @@ class Ends:
 
     def __init__(self, folder: Path, auth: ClientAuth = ClientAuth.NONE) -> None:
         self._sockets = socket.socketpair()
-        for one in self._sockets:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+        for end in self._sockets:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
         secrets = folder / "secrets"
         own, other = self._sockets
         self.pipe = Pipe(own)
@@ -85,8 +85,8 @@ class Ends:
         return bytes(space[: self.stream.recv_into(space)])
 
     def close(self) -> None:
-        for one in self._sockets:
-            one.close()
+        for end in self._sockets:
+            end.close()
 
 
 @pytest.fixture
@@ -157,12 +157,12 @@ def test_streams_leave_nothing_to_each_other(tmp_path: Path) -> None:
         folder.mkdir()
         made.append(Ends(folder))
     begun, broken, *whole = made
-    for one in (broken, *whole):
-        one.shaken()
+    for ends_of_stream in (broken, *whole):
+        ends_of_stream.shaken()
     data = [chance.randbytes(100_000) for _ in whole]
     cut = [
-        one.peer.encrypted(each, chance.choice([100, 5000, 16384]))
-        for one, each in zip(whole, data, strict=True)
+        ends_of_stream.peer.encrypted(each, chance.choice([100, 5000, 16384]))
+        for ends_of_stream, each in zip(whole, data, strict=True)
     ]
     received, at = [b"" for _ in whole], [0 for _ in whole]
     begun.peer.sock.send(b"\x16\x03\x01\x02\x00\x01")
@@ -181,8 +181,8 @@ def test_streams_leave_nothing_to_each_other(tmp_path: Path) -> None:
         with suppress(BlockingIOError):
             whole[number].stream.send(bytes(1000))
     assert received == data
-    for one in made:
-        one.close()
+    for ends_of_stream in made:
+        ends_of_stream.close()
 
 
 def test_a_stream_that_ends_in_between_takes_nothing_from_another(
@@ -203,8 +203,8 @@ def test_a_stream_that_ends_in_between_takes_nothing_from_another(
     data = random.Random(6).randbytes(100_000)
     other.peer.sock.send(other.peer.encrypted(data, record=5000))
     assert other.read() == data
-    for one in (forgotten, other):
-        one.close()
+    for ends_of_stream in (forgotten, other):
+        ends_of_stream.close()
 
 
 def test_a_stream_that_ends_in_another_thread_says_nothing(ends: Ends) -> None:
@@ -363,8 +363,8 @@ def test_the_peer_hears_why_its_handshake_fails(tmp_path: Path) -> None:
 async def refused(served: KeyStore, trusted: TrustStore) -> str:
     """Return the error of a client that connects to an untrusted server."""
     own, other = socket.socketpair()
-    for one in (own, other):
-        one.setblocking(False)
+    for end in (own, other):
+        end.setblocking(False)
     dialling, accepting = client_context(TlsRules(), None, trusted), server_context(TlsRules(), served, None)
     ends = await asyncio.gather(
         dial_tls(own, dialling, "localhost"), begin_tls(TlsStream(other, accepting)), return_exceptions=True
@@ -378,17 +378,17 @@ async def test_whose_certificate_is_refused_is_told() -> None:
     expired = AUTHORITY.issue(
         "localhost", common_name="old\nname", not_after=datetime(2020, 1, 1, tzinfo=UTC)
     )
-    told = await refused(keys_of(expired), CA)
-    assert told.startswith("the certificate is refused: certificate has expired (it says that it is of '")
-    assert "CN=old" in told
-    assert "\n" not in told
+    refusal = await refused(keys_of(expired), CA)
+    assert refusal.startswith("the certificate is refused: certificate has expired (it says that it is of '")
+    assert "CN=old" in refusal
+    assert "\n" not in refusal
     long = Authority().issue(
         "localhost", common_name="x" * 64, organization="y" * 64, organization_unit="z" * 64
     )
-    told = await refused(keys_of(long), CA)
+    refusal = await refused(keys_of(long), CA)
     start = "the certificate is refused: unable to get local issuer certificate (it says that it is of "
-    assert told.startswith(start)
-    assert len(told) == len(start) + 200 + len(")")
+    assert refusal.startswith(start)
+    assert len(refusal) == len(start) + 200 + len(")")
 
 
 def test_the_peer_hears_of_the_end(ends: Ends) -> None:

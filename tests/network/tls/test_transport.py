@@ -76,8 +76,8 @@ class Loop:
 
     def turn(self) -> None:
         due, self.due = self.due, []
-        for one in due:
-            one()
+        for call in due:
+            call()
 
 
 class Waiting:
