@@ -62,7 +62,7 @@ class Authority:
         key = load_pem_private_key(issued.private_key_pem.bytes(), None).private_bytes(
             Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
         )
-        chain = b"".join(one.bytes() for one in issued.cert_chain_pems)
+        chain = b"".join(pem.bytes() for pem in issued.cert_chain_pems)
         paths = [self._folder / f"{name}{suffix}" for suffix in (".pem", ".key", ".both.pem")]
         for path, content in zip(paths, (chain, key, key + chain), strict=True):
             path.write_bytes(content)

@@ -135,7 +135,7 @@ class RunningCluster:
 
         def in_sync() -> bool:
             found = self.partitions(topic).values()
-            return bool(found) and all(set(one.isr) == set(one.replicas) for one in found)
+            return bool(found) and all(set(partition.isr) == set(partition.replicas) for partition in found)
 
         wait_until(in_sync, f"every replica of {topic} in sync", timeout_s)
 
@@ -231,9 +231,9 @@ def processes_of(folder: Path) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
-                told = (entry / "cmdline").read_bytes(), os.fsencode(os.readlink(entry / "fd" / "1"))
+                words = (entry / "cmdline").read_bytes(), os.fsencode(os.readlink(entry / "fd" / "1"))
             except OSError:
                 continue
-            if any(os.fsencode(folder) in one for one in told):
+            if any(os.fsencode(folder) in word for word in words):
                 found.append(int(entry.name))
     return found

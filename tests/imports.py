@@ -82,7 +82,7 @@ def siblings(graph: Graph, package: str) -> dict[str, set[str]]:
     between: dict[str, set[str]] = {}
     for module, imported in graph.items():
         for other in imported:
-            if all(one == package or one.startswith(f"{package}.") for one in (module, other)):
+            if all(name == package or name.startswith(f"{package}.") for name in (module, other)):
                 start, end = _child(package, module), _child(package, other)
                 if start != end:
                     between.setdefault(start, set()).add(end)

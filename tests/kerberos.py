@@ -34,7 +34,7 @@ _PROGRAMS = {
 
 def _missing() -> str:
     packages = sorted(
-        {package for one, package in _PROGRAMS.items() if shutil.which(one, path=_PATH) is None}
+        {package for program, package in _PROGRAMS.items() if shutil.which(program, path=_PATH) is None}
     )
     try:
         import gssapi  # noqa: F401 - whether it can be loaded
@@ -102,8 +102,8 @@ class Kdc:
             self.process = None
 
     def _answers(self) -> bool:
-        with socket.socket() as one:
-            return one.connect_ex(("127.0.0.1", self.port)) == 0
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
 
     def _admin(self, realm: str, *question: str) -> None:
         done = self._run([_path("kadmin.local"), "-r", realm, *question])

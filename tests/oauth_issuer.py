@@ -127,8 +127,8 @@ class Issuer:
         user = _client(headers, {name: values[0] for name, values in parse_qs(body).items()})
         if user is None:
             return 401, b'{"error": "invalid_client"}'
-        told = {"access_token": self.token(user), "token_type": "Bearer", "expires_in": int(self.lasts_s)}
-        return 200, json.dumps(told).encode()
+        token = {"access_token": self.token(user), "token_type": "Bearer", "expires_in": int(self.lasts_s)}
+        return 200, json.dumps(token).encode()
 
 
 def _client(headers: Mapping[str, str], form: Mapping[str, str]) -> str | None:

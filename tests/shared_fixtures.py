@@ -38,8 +38,8 @@ class SharedFixtures:
         group = group_of(item)
         if group is None or nextitem is None or group == group_of(nextitem):
             return result
-        done = [one for one in self._set_up if not _takes(nextitem, one[0])]
-        self._set_up = [one for one in self._set_up if _takes(nextitem, one[0])]
+        done = [fixture for fixture in self._set_up if not _takes(nextitem, fixture[0])]
+        self._set_up = [fixture for fixture in self._set_up if _takes(nextitem, fixture[0])]
         for fixturedef, request in reversed(done):
             fixturedef.finish(request)
         return result

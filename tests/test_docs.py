@@ -76,13 +76,13 @@ def test_the_table_of_apis_is_what_brokers_serve() -> None:
     }
     # The methods are looked at without the objects behind them.
     served = {
-        one.api_key: (
-            one.request_class.__name__.removesuffix("Request"),
-            one.min_version,
-            one.max_version,
-            one.function.__module__.rpartition(".")[2],
+        handler.api_key: (
+            handler.request_class.__name__.removesuffix("Request"),
+            handler.min_version,
+            handler.max_version,
+            handler.function.__module__.rpartition(".")[2],
         )
-        for one in HandlerTable(*(object.__new__(each) for each in handler_classes()))
+        for handler in HandlerTable(*(object.__new__(each) for each in handler_classes()))
     }
     assert documented == served
 
@@ -91,9 +91,9 @@ def test_the_table_of_rights_is_what_handlers_ask_for() -> None:
     """Every API states its required rights, since an API without a statement is denied to all clients."""
     table = HandlerTable(*(object.__new__(each) for each in handler_classes()))
     rows = [
-        f"| {one.api_key} | {one.request_class.__name__.removesuffix('Request')} | {needs} |"
-        for one in table
-        for needs in [one.needs.text if one.needs else None]
+        f"| {handler.api_key} | {handler.request_class.__name__.removesuffix('Request')} | {needs} |"
+        for handler in table
+        for needs in [handler.needs.text if handler.needs else None]
     ]
     page = (ROOT / "docs" / "AUTHORIZATION.md").read_text()
     assert re.findall(r"^\| \d+ \|.*$", page, re.MULTILINE) == rows, "\n".join(rows)

@@ -174,7 +174,7 @@ def test_tests_that_pages_name_exist() -> None:
 def is_a_test(named: str) -> bool:
     """Return whether a test of this name exists; `test_kip_*` matches all tests with this prefix."""
     if named.endswith("*"):
-        return any(one.startswith(named[:-1]) for one in known_tests())
+        return any(test.startswith(named[:-1]) for test in known_tests())
     return named in known_tests()
 
 
@@ -211,13 +211,13 @@ WRITTEN_BY_READERS = {
 
 def test_files_that_pages_name_exist() -> None:
     missing = [
-        f"{place}: {one}"
+        f"{place}: {path}"
         for page in PAGES
         for place, line in lines(page, without_blocks(page))
         for pattern in {*PATH.findall(line), *FOLDER.findall(line)}
         if Path(pattern).name not in WRITTEN_BY_READERS
-        for one in expanded(pattern)
-        if not exists(one)
+        for path in expanded(pattern)
+        if not exists(path)
     ]
     assert not missing, "\n".join(missing)
 

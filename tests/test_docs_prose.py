@@ -54,10 +54,10 @@ def words(sentence: str) -> int:
 
 def test_no_sentence_is_too_long() -> None:
     long = [
-        f"{page.relative_to(ROOT)}: {words(one)} words: {one}"
+        f"{page.relative_to(ROOT)}: {words(sentence)} words: {sentence}"
         for page in PAGES
-        for one in sentences(page.read_text())
-        if words(one) > WORDS_MAX
+        for sentence in sentences(page.read_text())
+        if words(sentence) > WORDS_MAX
     ]
     assert not long, "\n".join(long)
 
@@ -68,7 +68,7 @@ def test_what_counts_as_a_sentence() -> None:
         "- an item that\n  goes on\n- [a link](else.md#where)\n\nExample:\n\n    indented code is no prose at all\n\n"
         "| a cell | 2.5 ms |\n|---|---|\n\n```\nnor is this\n```\n"
     )
-    assert [one for one in sentences(page) if words(one)] == [
+    assert [sentence for sentence in sentences(page) if words(sentence)] == [
         "A title",
         "One sentence.",
         "And CODE, another.",

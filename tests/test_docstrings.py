@@ -29,7 +29,7 @@ FILES = [
 
 
 def test_docstrings_have_one_form() -> None:
-    found = [f"{file}:{one}" for file in FILES for one in other_forms((ROOT / file).read_text())]
+    found = [f"{file}:{form}" for file in FILES for form in other_forms((ROOT / file).read_text())]
     assert not found, "\n".join(found)
 
 

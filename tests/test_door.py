@@ -43,8 +43,8 @@ def kinds(hint: object) -> Iterator[type]:
     if isinstance(hint, type):
         yield hint
     for part in get_args(hint):
-        for one in part if isinstance(part, list) else [part]:
-            yield from kinds(one)
+        for piece in part if isinstance(part, list) else [part]:
+            yield from kinds(piece)
 
 
 def test_programs_can_import_whatever_the_admin_client_takes_and_gives() -> None:

@@ -37,17 +37,17 @@ def black_hole(address: str, port: int) -> Iterator[None]:
         listener.listen(0)
         try:
             while True:
-                one = socket.socket()
-                waiting.append(one)
-                one.settimeout(0.2)
+                connection = socket.socket()
+                waiting.append(connection)
+                connection.settimeout(0.2)
                 try:
-                    one.connect((address, port))
+                    connection.connect((address, port))
                 except TimeoutError:
                     break
             yield
         finally:
-            for one in waiting:
-                one.close()
+            for client in waiting:
+                client.close()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def resolves(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         def getaddrinfo(host: Any, port: Any, *args: Any, flags: int = 0, **more: Any) -> list[Any]:
             if host not in (NAME, NAME.encode()) or flags & socket.AI_NUMERICHOST:
                 return real(host, port, *args, flags=flags, **more)
-            return [found for one in addresses for found in real(one, port, *args, **more)]
+            return [found for address in addresses for found in real(address, port, *args, **more)]
 
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
