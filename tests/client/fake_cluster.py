@@ -195,8 +195,8 @@ class FakeCluster:
             case ApiVersionsRequest():
                 response = ApiVersionsResponse(
                     api_keys=[
-                        ApiVersion(api_key=key, min_version=one.min_version, max_version=one.max_version)
-                        for key, one in served.items()
+                        ApiVersion(api_key=key, min_version=kind.min_version, max_version=kind.max_version)
+                        for key, kind in served.items()
                     ],
                     finalized_features_epoch=0,
                     finalized_features=[
@@ -206,7 +206,7 @@ class FakeCluster:
                 )
             case MetadataRequest():
                 self.metadata_requests += 1
-                response = self._metadata([one.name for one in request.topics or ()])
+                response = self._metadata([topic.name for topic in request.topics or ()])
             case InitProducerIdRequest(transactional_id=None):
                 response = InitProducerIdResponse(producer_id=self.next_producer_id(), producer_epoch=0)
             case ProduceRequest():
@@ -262,9 +262,9 @@ class FakeCluster:
             cluster_id="fake",
             controller_id=0,
             topics=[
-                MetadataResponseTopic(name=one, topic_id=b"t" * 16, partitions=partitions)
-                for one in asked
-                if one == self.topic
+                MetadataResponseTopic(name=name, topic_id=b"t" * 16, partitions=partitions)
+                for name in asked
+                if name == self.topic
             ],
         )
 
@@ -295,7 +295,7 @@ class FakeCluster:
                     assert data.records is not None
                     for position, header in walk_batches(data.records):
                         batch = memoryview(data.records)[position:]
-                        values = [one.value or b"" for one in decode_records(batch)]
+                        values = [record.value or b"" for record in decode_records(batch)]
                         code, offset = self._judged(request, version, data.index, header), -1
                         if code == ErrorCode.NONE:
                             before = len(log.values)

@@ -97,11 +97,11 @@ class Coordinator:
                 code = 0 if message.generation_id == self.generation else ErrorCode.REBALANCE_IN_PROGRESS
                 return HeartbeatResponse(error_code=code)
             case OffsetFetchRequest():
-                told = [
+                partitions = [
                     OffsetFetchResponsePartition(partition_index=index, committed_offset=COMMITTED)
                     for index in message.topics[0].partition_indexes
                 ]
-                return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=told)])
+                return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=partitions)])
             case OffsetCommitRequest():
                 self.commits.append(message)
                 done = OffsetCommitResponsePartition(partition_index=0)

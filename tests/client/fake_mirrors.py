@@ -78,18 +78,18 @@ class Mirroring(FakeCluster):
 
     def actions(self) -> list[tuple[MirrorAction, list[str]]]:
         return [
-            (MirrorAction(one.action), one.topics)
-            for one in self.asked
-            if isinstance(one, AlterMirrorRequest)
+            (MirrorAction(request.action), request.topics)
+            for request in self.asked
+            if isinstance(request, AlterMirrorRequest)
         ]
 
 
-def partition(index: int, leader: int, **told: Any) -> DescribedMirrorPartition:
-    return DescribedMirrorPartition(partition=index, leader=leader, **told)
+def partition(index: int, leader: int, **fields: Any) -> DescribedMirrorPartition:
+    return DescribedMirrorPartition(partition=index, leader=leader, **fields)
 
 
-def described(*partitions: DescribedMirrorPartition, name: str = "m", **told: Any) -> DescribedMirror:
+def described(*partitions: DescribedMirrorPartition, name: str = "m", **fields: Any) -> DescribedMirror:
     """Return a mirror, with topic `t` if there are partitions."""
     topics = [DescribedMirrorTopic(name="t", topic_id=b"t" * 16, partitions=list(partitions))]
-    values: dict[str, Any] = {"phase": MirrorPhase.ACTIVE, **told}
+    values: dict[str, Any] = {"phase": MirrorPhase.ACTIVE, **fields}
     return DescribedMirror(name=name, topics=topics if partitions else [], **values)

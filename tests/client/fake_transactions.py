@@ -119,10 +119,10 @@ class TransactionalCluster(FakeCluster):
         ]
 
     def committed(self, partition: int) -> list[bytes]:
-        return [one.value for one in self.fates[partition] if one.committed]
+        return [fate.value for fate in self.fates[partition] if fate.committed]
 
     def hanging(self) -> list[bytes]:
-        return [one.value for fates in self.fates for one in fates if one.committed is None]
+        return [fate.value for fates in self.fates for fate in fates if fate.committed is None]
 
     def time_out(self, name: str) -> None:
         """Abort the open transaction like a coordinator after its timeout (KIP-890)."""
@@ -252,15 +252,19 @@ class TransactionalCluster(FakeCluster):
             owned = self.ids[request.v3_and_below_transactional_id]
             self._open(owned)
             owned.partitions |= {
-                (producer_id, one) for topic in request.v3_and_below_topics for one in topic.partitions
+                (producer_id, partition)
+                for topic in request.v3_and_below_topics
+                for partition in topic.partitions
             }
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=[
                 AddPartitionsToTxnTopicResult(
                     name=topic.name,
                     results_by_partition=[
-                        AddPartitionsToTxnPartitionResult(partition_index=one, partition_error_code=code)
-                        for one in topic.partitions
+                        AddPartitionsToTxnPartitionResult(
+                            partition_index=partition, partition_error_code=code
+                        )
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in request.v3_and_below_topics
@@ -280,15 +284,17 @@ class TransactionalCluster(FakeCluster):
             code = ErrorCode.INVALID_TXN_STATE
         if not code:
             for topic in request.topics:
-                for one in topic.partitions:
-                    owned.offsets[topic.name, one.partition_index] = one.committed_offset
+                for partition in topic.partitions:
+                    owned.offsets[topic.name, partition.partition_index] = partition.committed_offset
         return TxnOffsetCommitResponse(
             topics=[
                 TxnOffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=[
-                        TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
-                        for one in topic.partitions
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=partition.partition_index, error_code=code
+                        )
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in request.topics
@@ -310,7 +316,7 @@ class TransactionalCluster(FakeCluster):
 
     def _commit(self, request: CommitTransactionRequest, code: ErrorCode) -> CommitTransactionResponse:
         owned = self.ids[request.transactional_id]
-        chosen = {one.producer_id for one in request.writers}
+        chosen = {writer.producer_id for writer in request.writers}
         if not code and owned.is_open and not chosen <= owned.writers.keys():
             code = ErrorCode.INVALID_TXN_STATE
         if not code and owned.is_open:

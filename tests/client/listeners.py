@@ -24,7 +24,7 @@ class KeptEvents(RebalanceListener):
 
     def all(self, *kinds: str) -> set[int]:
         """Return the partitions in notifications of these kinds."""
-        return {one for kind, partitions in self.events if kind in kinds for one in partitions}
+        return {partition for kind, partitions in self.events if kind in kinds for partition in partitions}
 
     def _keep(self, kind: str, partitions: set[TopicPartition]) -> None:
-        self.events.append((kind, {one.partition for one in partitions}))
+        self.events.append((kind, {partition.partition for partition in partitions}))

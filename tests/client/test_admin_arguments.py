@@ -76,8 +76,8 @@ async def refusal(name: str, arguments: dict[str, Any], kind: type[Exception] = 
 @pytest.mark.parametrize(("name", "parameter"), list(parameters()))
 async def test_every_parameter_is_checked(name: str, parameter: str) -> None:
     method = getattr(Admin, name)
-    told = await refusal(name, {**fitting(method, parameter), parameter: object()})
-    assert told.startswith(f"{name}: {parameter} is ")
+    refused = await refusal(name, {**fitting(method, parameter), parameter: object()})
+    assert refused.startswith(f"{name}: {parameter} is ")
 
 
 LISTS = [
@@ -92,9 +92,9 @@ LISTS = [
 @pytest.mark.parametrize("given", ["ab", b"ab", PLACE])
 @pytest.mark.parametrize(("name", "parameter"), LISTS)
 async def test_one_value_in_place_of_a_list_is_not_taken_apart(name: str, parameter: str, given: Any) -> None:
-    told = await refusal(name, {**fitting(getattr(Admin, name), parameter), parameter: given})
-    assert re.match(rf"{name}: {parameter} is a list( or None)?, as in \[.+\], not ", told), told
-    assert repr(given) in told
+    refused = await refusal(name, {**fitting(getattr(Admin, name), parameter), parameter: given})
+    assert re.match(rf"{name}: {parameter} is a list( or None)?, as in \[.+\], not ", refused), refused
+    assert repr(given) in refused
 
 
 def test_the_lists_are_found() -> None:
@@ -379,6 +379,6 @@ class Later(Checked):
 
 
 async def test_iterators_are_read_once_and_subclasses_are_left_alone() -> None:
-    assert await Checked().names(one for one in "ab") == ["a", "b", "a", "b"]  # type: ignore[arg-type]
+    assert await Checked().names(name for name in "ab") == ["a", "b", "a", "b"]  # type: ignore[arg-type]
     assert await Base().names("a") == ["a", "a"], "the base is as it was"  # type: ignore[arg-type]
     assert Later().anything(5) == 5

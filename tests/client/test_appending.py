@@ -66,7 +66,9 @@ def test_a_record_takes_its_place_behind_those_that_are_there(kind: Any) -> None
     topic = opened(kind, appender)
     before_ms = int(time.time() * 1000)
     deliveries = [append(appender, value=value) for value in (b"a", b"bb", None)]
-    assert [(one.batch, one.index) for one in deliveries] == [("result of 1", n) for n in range(3)]
+    assert [(delivery.batch, delivery.index) for delivery in deliveries] == [
+        ("result of 1", n) for n in range(3)
+    ]
     batch = topic.by_partition[1]
     assert [record[:2] + record[3:] for record in batch.records] == [
         (None, value, ()) for value in (b"a", b"bb", None)
@@ -285,12 +287,12 @@ def test_where_an_acknowledged_record_stands_is_told_without_a_turn_of_the_loop(
     assert type(stands) is RecordMetadata
     assert stands == expected == tuple(getattr(stands, name) for name in RecordMetadata._fields)
     if kind is IN_C:
-        with pytest.raises(StopIteration) as told:
+        with pytest.raises(StopIteration) as raised:
             awaited(delivery).send(None)
-        assert told.value.value == stands
-        with pytest.raises(StopIteration) as told:
+        assert raised.value.value == stands
+        with pytest.raises(StopIteration) as raised:
             next(iter(delivery))
-        assert told.value.value == stands
+        assert raised.value.value == stands
 
 
 @both

@@ -98,12 +98,12 @@ async def test_partitions(given: Any, kind: type[Exception], message: str) -> No
     async with fake_cluster() as cluster, Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         consumer.assign([PLACE])
         calls: list[Call] = [
-            lambda one: consumer.assign([PLACE, one]),
-            lambda one: consumer.seek(one, 0),
+            lambda wrong: consumer.assign([PLACE, wrong]),
+            lambda wrong: consumer.seek(wrong, 0),
             consumer.seek_to_beginning,
             consumer.seek_to_end,
-            lambda one: consumer.seek_to_timestamp(0, one),
-            lambda one: consumer.pause(PLACE, one),
+            lambda wrong: consumer.seek_to_timestamp(0, wrong),
+            lambda wrong: consumer.pause(PLACE, wrong),
             consumer.resume,
         ]
         for call in calls:
@@ -112,8 +112,8 @@ async def test_partitions(given: Any, kind: type[Exception], message: str) -> No
         waiting: list[Call] = [
             consumer.position,
             consumer.getmany,
-            lambda one: consumer.end_offsets([one]),
-            lambda one: consumer.offsets_for_times({one: 0}),
+            lambda wrong: consumer.end_offsets([wrong]),
+            lambda wrong: consumer.offsets_for_times({wrong: 0}),
         ]
         for call in waiting:
             with pytest.raises(kind, match=exactly(message)):
@@ -134,7 +134,7 @@ async def test_one_partition_where_several_are_taken(given: Any) -> None:
 async def test_a_plain_tuple_is_a_partition_too() -> None:
     async with fake_cluster() as cluster, Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         consumer.assign([("t", 0)])  # type: ignore[list-item]
-        assert [one.topic for one in consumer.assignment()] == ["t"]
+        assert [partition.topic for partition in consumer.assignment()] == ["t"]
         consumer.seek(("t", 0), 3)  # type: ignore[arg-type]
         assert await consumer.position(("t", 0)) == 3  # type: ignore[arg-type]
 

@@ -99,8 +99,10 @@ def test_round_robin_deals_over_all_topics() -> None:
 def test_subscriptions_come_back(
     topics: list[str], owned: set[TopicPartition], generation: int, user_data: bytes | None, rack: str | None
 ) -> None:
-    told = Subscription(tuple(sorted(set(topics))), Claim(generation, tuple(sorted(owned))), user_data, rack)
-    assert decode_subscription(encode_subscription(told)) == told
+    subscription = Subscription(
+        tuple(sorted(set(topics))), Claim(generation, tuple(sorted(owned))), user_data, rack
+    )
+    assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
 @given(st.dictionaries(st.text(max_size=20), st.lists(st.integers(0, 2**31 - 1), max_size=5)))

@@ -51,8 +51,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def story(coordinator: Coordinator) -> list[str]:
-    told = {"JoinGroupRequest", "LeaveGroupRequest", "revoked", "lost"}
-    return [one.removesuffix("Request") for one in coordinator.asked if one in told]
+    notable = {"JoinGroupRequest", "LeaveGroupRequest", "revoked", "lost"}
+    return [request.removesuffix("Request") for request in coordinator.asked if request in notable]
 
 
 async def test_the_partitions_are_lost_and_the_group_is_joined_again_by_the_next_read(

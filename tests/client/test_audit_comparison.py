@@ -24,7 +24,9 @@ MINUTE = 60_000
 ALWAYS = AuditWindow(0, 1 << 62, 1 << 62)
 TIERS = ["producer", "consumer"]
 LENGTHS = [
-    one for one in (1_000, 5_000, 7_200, MINUTE, 7 * MINUTE, 600_000, 900_000) if is_bucket_length(one)
+    length_ms
+    for length_ms in (1_000, 5_000, 7_200, MINUTE, 7 * MINUTE, 600_000, 900_000)
+    if is_bucket_length(length_ms)
 ]
 
 _NUMBERS = count()
@@ -97,7 +99,9 @@ def test_clients_with_other_lengths_can_be_compared(counts: list[tuple[str, int,
     for row in rows:
         for tier in TIERS:
             inside = [
-                at for one, _, at in counts if one == tier and bucket_start(at, length) == row.bucket.start_ms
+                at
+                for tier_of_count, _, at in counts
+                if tier_of_count == tier and bucket_start(at, length) == row.bucket.start_ms
             ]
             assert row.amounts[tier] == Amount(len(inside), 10 * len(inside))
     assert sum(row.amounts[tier].records for row in rows for tier in TIERS) == len(counts)
@@ -128,7 +132,7 @@ def test_a_copy_that_nobody_reported_on_is_compared_with_the_log() -> None:
     tally.add_log("orders", there, "log@west:9092")
     tiers = tiers_to_compare((), (), log=True, copies=["log@west:9092"])
     rows = tally.rows("orders", tiers, ALWAYS, 1)
-    assert [(one.difference("log@west:9092"), one.state) for one in rows] == [(-1, "expired"), (0, "ok")]
+    assert [(row.difference("log@west:9092"), row.state) for row in rows] == [(-1, "expired"), (0, "ok")]
     (judged, _) = tally.rows("orders", tiers, ALWAYS)
     assert judged.state == "gap"
 
@@ -139,7 +143,7 @@ def test_the_log_that_lost_its_beginning_hides_no_gap_of_consumers() -> None:
     Reporter(tally, "consumer").tells(1)
     (row,) = tally.rows("orders", ["producer", "log", "consumer"], ALWAYS, 1)
     assert row.state == "gap"
-    assert [one.tier for one in row.deviations()] == ["consumer"]
+    assert [deviation.tier for deviation in row.deviations()] == ["consumer"]
 
 
 @pytest.mark.parametrize(

@@ -70,14 +70,15 @@ def test_counts_are_those_of_one_record_after_the_other(
             sizes[bucket] += size
     assert together.records == merged.records == expected.total()
     found = amounts(together)
-    assert found == amounts(merged) == {one: Amount(expected[one], sizes[one]) for one in expected}
+    assert found == amounts(merged) == {key: Amount(expected[key], sizes[key]) for key in expected}
     assert not together
 
 
 def test_lengths_of_buckets_divide_a_day() -> None:
-    assert all(is_bucket_length(one) for one in (1_000, 60_000, 600_000, 3_600_000, 86_400_000))
+    assert all(is_bucket_length(length_ms) for length_ms in (1_000, 60_000, 600_000, 3_600_000, 86_400_000))
     assert not any(
-        is_bucket_length(one) for one in (0, -1_000, 1, 999, 7_001, 420_001, 86_400_001, 172_800_000)
+        is_bucket_length(length_ms)
+        for length_ms in (0, -1_000, 1, 999, 7_001, 420_001, 86_400_001, 172_800_000)
     )
     assert bucket_start(1_199_999, 600_000) == 600_000
 
@@ -211,7 +212,7 @@ def test_a_bucket_has_one_report_under_way() -> None:
     assert again is first
     assert (other.sequence, other.bucket.start_ms) == (1, MINUTE)
     ledger.delivered(first)
-    assert [one.sequence for one in ledger.cut()] == [1, 2]
+    assert [report.sequence for report in ledger.cut()] == [1, 2]
     assert ledger.unreported == 2
 
 
@@ -225,8 +226,8 @@ def test_ranges_are_a_set(ranges: list[tuple[int, int]]) -> None:
         found.add(start, start + length)
         model.update(range(start, start + length))
     assert [offset for offset in range(60) if offset in found] == sorted(model)
-    assert len(found) == sum(1 for one in model if one - 1 not in model)
-    assert all(found.reaches_beyond(one) == (max(model, default=-1) >= one) for one in range(60))
+    assert len(found) == sum(1 for offset in model if offset - 1 not in model)
+    assert all(found.reaches_beyond(offset) == (max(model, default=-1) >= offset) for offset in range(60))
 
 
 def record(offset: int) -> ConsumerRecord:
@@ -264,7 +265,7 @@ def test_each_offset_counts_once_and_only_if_it_was_given(data: st.DataObject) -
             handed_out.taken(HERE, position, end, records)
             position = end
             if step == "many":
-                given_to_program.update(one.offset for one in records)
+                given_to_program.update(record.offset for record in records)
             else:
                 unread = records
         if step == "one" and unread:

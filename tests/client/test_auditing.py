@@ -119,11 +119,11 @@ async def test_records_that_are_no_reports_are_told_of(
         await stranger.send_and_wait("mixed-audit", b'{"version":9}', partition=1)
     words = ["audit", "-b", cluster.bootstrap, "--audit-topic", "mixed-audit", "--log", "-o", "json"]
     assert await asyncio.to_thread(main, words) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["complete"] is True
+    output = capsys.readouterr()
+    assert json.loads(output.out)["complete"] is True
     assert (
         "records of 'mixed-audit' that are no reports: 1 (the first: partition 1, offset 0: version 9"
-        in told.err
+        in output.err
     )
 
 
@@ -155,7 +155,9 @@ async def test_each_record_counts_once_and_only_once_it_was_given(cluster: Runni
             consumer.seek(here, position - 15)
             for _ in range(15):
                 await consumer.getone()
-        others = {one: await consumer.position(one) for one in consumer.assignment() - {here}}
+        others = {
+            partition: await consumer.position(partition) for partition in consumer.assignment() - {here}
+        }
     given = position + sum(others.values())
     assert sum(records(await compared(cluster, "given"))["consumer:slow"]) == given
 

@@ -230,7 +230,7 @@ async def test_reads_and_commits_that_are_cancelled_skip_nothing(cluster: LocalC
                 elif what < 0.9:
                     some = consumer.getmany(timeout_ms=chance.choice([0, 5, 100]), max_records=7)
                     for records in (await cancelled_somewhere(chance, some) or {}).values():
-                        read += [int(one.value or b"") for one in records]
+                        read += [int(fetched.value or b"") for fetched in records]
                 else:
                     with suppress(KafkaError):  # before the group has met
                         await cancelled_somewhere(chance, consumer.commit())
@@ -238,7 +238,7 @@ async def test_reads_and_commits_that_are_cancelled_skip_nothing(cluster: LocalC
             for index in (0, 1):
                 assert await consumer.committed(TopicPartition(topic, index)) == count // 2
     for index in (0, 1):
-        assert [one for one in read if one % 2 == index] == list(range(index, count, 2))
+        assert [number for number in read if number % 2 == index] == list(range(index, count, 2))
 
 
 @pytest.mark.cluster

@@ -34,7 +34,7 @@ def answer(
         for index, (leader, epoch) in enumerate(leaders)
     ]
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=one, host="localhost", port=one) for one in brokers],
+        brokers=[MetadataResponseBroker(node_id=broker, host="localhost", port=broker) for broker in brokers],
         topics=[MetadataResponseTopic(name=name, topic_id=topic_id, partitions=partitions)],
     )
 
@@ -44,7 +44,9 @@ def take(metadata: ClusterMetadata, response: MetadataResponse, version: int = 1
 
 
 def leaders(metadata: ClusterMetadata, name: str = "t") -> list[tuple[int, int]]:
-    return [(one.leader, one.leader_epoch) for one in metadata.topics[name].partitions.values()]
+    return [
+        (partition.leader, partition.leader_epoch) for partition in metadata.topics[name].partitions.values()
+    ]
 
 
 told = st.one_of(

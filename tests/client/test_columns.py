@@ -40,7 +40,9 @@ BOTH = [
     ),
 ]
 KINDS = (pa.binary(), pa.large_binary(), pa.string(), pa.large_string())
-FAULTS = [one for one in Fault if one not in (Fault.NONE, Fault.HANG, Fault.INVALID_TIMESTAMP, Fault.REFUSED)]
+FAULTS = [
+    fault for fault in Fault if fault not in (Fault.NONE, Fault.HANG, Fault.INVALID_TIMESTAMP, Fault.REFUSED)
+]
 texts = st.none() | st.text(st.characters(codec="utf-8"), max_size=40)
 header_lists = st.none() | st.lists(
     st.tuples(st.text(st.characters(codec="utf-8"), max_size=4), texts), max_size=2
@@ -109,7 +111,7 @@ def test_batches_hold_the_rows_in_order_and_both_make_the_same(
         }
     ).slice(cut)
     expected = [
-        (key, value, 77 if ms is None else ms, [tuple(one.values()) for one in some or ()])
+        (key, value, 77 if ms is None else ms, [tuple(pair.values()) for pair in some or ()])
         for key, value, ms, some in zip(
             encoded(columns[0]), encoded(columns[1]), columns[2], listed, strict=True
         )
@@ -288,15 +290,15 @@ async def test_rows_and_records_arrive_once_and_in_order_whatever_fails(seed: in
                 data = pa.table({"value": pa.array(values, pa.binary()), "p": pa.array(places, pa.int8())})
                 summaries.append((places, values, await producer.send_arrow("t", data, partition="p")))
             for places, values, delivery in summaries:
-                told = await delivery
-                assert told.records == len(values), f"seed {seed}"
-                assert {place: one.records for place, one in told.partitions.items()} == {
+                columns_sent = await delivery
+                assert columns_sent.records == len(values), f"seed {seed}"
+                assert {place: rows_sent.records for place, rows_sent in columns_sent.partitions.items()} == {
                     place: places.count(place) for place in sorted(set(places))
                 }
-                for place, one in told.partitions.items():
+                for place, rows_sent in columns_sent.partitions.items():
                     of_place = [value for at, value in zip(places, values, strict=True) if at == place]
-                    assert cluster.logs[place].values[one.base_offset] == of_place[0]
-                    assert cluster.logs[place].values[one.last_offset] == of_place[-1]
+                    assert cluster.logs[place].values[rows_sent.base_offset] == of_place[0]
+                    assert cluster.logs[place].values[rows_sent.last_offset] == of_place[-1]
         assert [log.values for log in cluster.logs] == sent, f"seed {seed}"
 
 

@@ -46,7 +46,7 @@ async def read_all(consumer: Consumer, count: int, **options: Any) -> pa.Table:
     """Return at least `count` rows, in the order of arrival."""
     found = []
     async with asyncio.timeout(60):
-        while sum(one.num_rows for one in found) < count:
+        while sum(table.num_rows for table in found) < count:
             found.append(await consumer.fetch_arrow(timeout_ms=5_000, **options))
             found[-1].validate(full=True)
     return pa.Table.from_batches(found).unify_dictionaries() if found else None
@@ -71,14 +71,14 @@ async def test_columns_come_back_as_they_were_sent(cluster: RunningCluster, comp
         bootstrap_servers=cluster.bootstrap, compression_type=compression, batch_size=5_000
     ) as producer:
         delivery = await producer.send_arrow(topic, table, headers="headers", timestamp=MOMENT)
-        told = await delivery
+        columns_sent = await delivery
         places = {}
         for key in {key for key in keys if key}:
             places[key] = (await producer.send_and_wait(topic, b"by send", key=key)).partition
-    assert (told.topic, told.records) == (topic, 3_000)
+    assert (columns_sent.topic, columns_sent.records) == (topic, 3_000)
     async with reader(cluster, topic) as consumer:
         found = await read_all(consumer, 3_000 + len(places), include_headers=True)
-        positions = {one: await consumer.position(one) for one in consumer.assignment()}
+        positions = {partition: await consumer.position(partition) for partition in consumer.assignment()}
     assert found.schema.field("timestamp").type == pa.timestamp("ms", tz="UTC")
     rows = found.to_pylist()
     assert {row["topic"] for row in rows} == {topic}
@@ -93,7 +93,11 @@ async def test_columns_come_back_as_they_were_sent(cluster: RunningCluster, comp
         assert [row["offset"] for row in of_partition] == list(range(len(of_partition)))
         assert positions[TopicPartition(topic, partition)] == len(of_partition)
         sent_there = [row for row in sent if row["partition"] == partition]
-        assert told.partitions.get(partition, (0, -1, -1)) == (len(sent_there), 0, len(sent_there) - 1)
+        assert columns_sent.partitions.get(partition, (0, -1, -1)) == (
+            len(sent_there),
+            0,
+            len(sent_there) - 1,
+        )
         numbers = [int(row["value"][1:]) for row in sent_there if row["key"] and row["value"]]
         assert numbers == sorted(numbers)
 
@@ -103,7 +107,7 @@ async def test_records_and_columns_are_read_in_turn_from_where_one_seeks(cluster
     async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for number in range(0, 100, 10):
             await producer.send("in-turn", b"%d" % number)
-            rows = pa.table({"value": [str(number + one) for one in range(1, 10)]})
+            rows = pa.table({"value": [str(number + step) for step in range(1, 10)]})
             await producer.send_arrow("in-turn", rows)
         await producer.flush()
     here = TopicPartition("in-turn", 0)
@@ -213,7 +217,7 @@ async def test_rows_that_were_handed_over_in_part_keep_their_transaction_from_be
 async def test_a_large_table_goes_through_a_small_buffer(cluster: RunningCluster) -> None:
     await create(cluster, "large", 4)
     count, most = 200_000, 0
-    table = pa.table({"key": [f"k{one % 1000}" for one in range(count)], "value": ["v" * 100] * count})
+    table = pa.table({"key": [f"k{number % 1000}" for number in range(count)], "value": ["v" * 100] * count})
     async with Producer(
         bootstrap_servers=cluster.bootstrap, buffer_memory=500_000, batch_size=50_000
     ) as producer:
@@ -221,15 +225,15 @@ async def test_a_large_table_goes_through_a_small_buffer(cluster: RunningCluster
         while not sending.done():
             await asyncio.sleep(0)
             most = max(most, producer._appender.buffered_bytes)
-        told = await (await sending)
+        columns_sent = await (await sending)
         assert producer._appender.buffered_bytes == 0
-    assert told.records == count
+    assert columns_sent.records == count
     assert 100_000 < most <= 500_000
     async with reader(cluster, "large") as consumer:
         found = await read_all(consumer, count)
     assert found.num_rows == count
-    for partition, one in told.partitions.items():
-        assert one == (found["partition"].to_pylist().count(partition), 0, one.records - 1)
+    for partition, rows in columns_sent.partitions.items():
+        assert rows == (found["partition"].to_pylist().count(partition), 0, rows.records - 1)
 
 
 async def test_partitions_take_turns(cluster: RunningCluster) -> None:
@@ -245,7 +249,7 @@ async def test_partitions_take_turns(cluster: RunningCluster) -> None:
             ):
                 await asyncio.sleep(0.01)
         turns = [await consumer.fetch_arrow(max_records=3) for _ in range(4)]
-        assert [set(one["partition"].to_pylist()) for one in turns] in ([{0}, {1}] * 2, [{1}, {0}] * 2)
+        assert [set(turn["partition"].to_pylist()) for turn in turns] in ([{0}, {1}] * 2, [{1}, {0}] * 2)
         here, there = (TopicPartition("turns", index) for index in range(2))
         assert set((await consumer.fetch_arrow(there))["partition"].to_pylist()) == {1}
         assert await consumer.position(here) == 6
@@ -280,8 +284,8 @@ def test_without_an_event_loop(cluster: RunningCluster) -> None:
     table = pa.table({"key": ["a", None, "c"], "value": ["1", "2", "3"]})
     with ottla.sync.Producer(bootstrap_servers=cluster.bootstrap) as producer:
         producer.send("no-loop", b"0", partition=0)
-        told = producer.send_arrow("no-loop", table, partition=0, timeout_ms=30_000)
-    assert told == ("no-loop", 3, {0: (3, 1, 3)})
+        sent = producer.send_arrow("no-loop", table, partition=0, timeout_ms=30_000)
+    assert sent == ("no-loop", 3, {0: (3, 1, 3)})
     with ottla.sync.Consumer(
         "no-loop", bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
     ) as consumer:

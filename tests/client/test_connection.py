@@ -122,7 +122,7 @@ async def test_a_late_answer_to_a_question_aside_breaks_nothing_while_others_wai
             await connection.request_aside(MetadataRequest(), timeout_ms=50)
         behind = connection.send(MetadataRequest(), timeout_ms=60_000)
         go_on.set()
-        first, second = [int(one.cluster_id or "") for one in await asyncio.gather(before, behind)]
+        first, second = [int(response.cluster_id or "") for response in await asyncio.gather(before, behind)]
         assert second == first + 2
         answer = await connection.request_aside(MetadataRequest(), timeout_ms=60_000)
         decoded = decode(MetadataResponse, answer.frame, answer.version, answer.position)

@@ -72,8 +72,8 @@ async def until(condition: Callable[[], bool], what: str = "") -> None:
 
 def shared(members: list[Consumer], count: int) -> bool:
     """Return whether they own everything, evenly. Raises AssertionError if two own the same partition."""
-    sizes = [len(one.assignment()) for one in members]
-    everything = set[TopicPartition]().union(*(one.assignment() for one in members))
+    sizes = [len(consumer.assignment()) for consumer in members]
+    everything = set[TopicPartition]().union(*(consumer.assignment() for consumer in members))
     assert len(everything) == sum(sizes), "a partition is owned by two"
     return len(everything) == count and max(sizes) - min(sizes) <= 1
 
@@ -81,14 +81,14 @@ def shared(members: list[Consumer], count: int) -> bool:
 async def test_members_join_and_leave(cluster: LocalCluster, topic: str) -> None:
     async with AsyncExitStack() as stack:
         members: list[Consumer] = []
-        told = KeptEvents()
+        events = KeptEvents()
         for count in (1, 2, 3):
-            one = member(cluster, group=topic)
-            one.subscribe([topic], listener=told if count == 1 else None)
-            members.append(await stack.enter_async_context(one))
+            consumer = member(cluster, group=topic)
+            consumer.subscribe([topic], listener=events if count == 1 else None)
+            members.append(await stack.enter_async_context(consumer))
             await until(lambda: shared(members, 6))
-        assert ("assigned", set(range(6))) in told.events
-        assert sum(len(some) for event, some in told.events if event == "revoked") == 4
+        assert ("assigned", set(range(6))) in events.events
+        assert sum(len(some) for event, some in events.events if event == "revoked") == 4
         await members.pop().stop()
         await until(lambda: shared(members, 6))
         new = f"{topic}-new"
@@ -98,7 +98,7 @@ async def test_members_join_and_leave(cluster: LocalCluster, topic: str) -> None
         await members[1].unsubscribe()
         assert not members[1].assignment()
         await until(lambda: len(members[0].assignment()) == 6)
-    assert [event for event, _ in told.events][-1] == "revoked"
+    assert [event for event, _ in events.events][-1] == "revoked"
     async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         [described] = await admin.describe_groups([topic])
         assert not described.members
@@ -112,8 +112,8 @@ async def test_with_members_of_librdkafka(cluster: LocalCluster, topic: str) -> 
 
     def both_have(ours: Consumer) -> bool:
         theirs.poll(0)
-        mine = {one.partition for one in ours.assignment()}
-        its = {one.partition for one in theirs.assignment()}
+        mine = {partition.partition for partition in ours.assignment()}
+        its = {partition.partition for partition in theirs.assignment()}
         assert not mine & its, "a partition is owned by two"
         return len(mine) == len(its) == 3
 
@@ -155,25 +155,25 @@ async def test_offsets_are_committed_under_the_epoch(cluster: LocalCluster, topi
 async def test_a_member_that_was_silent_has_lost_everything_and_joins_anew(
     cluster: LocalCluster, topic: str
 ) -> None:
-    told = KeptEvents()
-    one = member(cluster, group=topic)
-    one.subscribe([topic], listener=told)
-    async with one, member(cluster, topic, group=topic) as other:
-        await until(lambda: shared([one, other], 6))
-        group = one._subscriber.group
+    events = KeptEvents()
+    consumer = member(cluster, group=topic)
+    consumer.subscribe([topic], listener=events)
+    async with consumer, member(cluster, topic, group=topic) as other:
+        await until(lambda: shared([consumer, other], 6))
+        group = consumer._subscriber.group
         assert isinstance(group, ConsumerGroupMember)
         assert group._task is not None
-        before = one.group_metadata()
+        before = consumer.group_metadata()
         group._task.cancel()  # as if the process had been stopped for longer than its session
         await asyncio.gather(group._task, return_exceptions=True)
         await until(lambda: len(other.assignment()) == 6)
         with pytest.raises(KafkaError) as refused:
-            await one.commit({TopicPartition(topic, 0): 0})
+            await consumer.commit({TopicPartition(topic, 0): 0})
         assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
         group.start()
-        await until(lambda: "lost" in [event for event, _ in told.events])
-        await until(lambda: shared([one, other], 6))
-        assert one.group_metadata().member_id == before.member_id
+        await until(lambda: "lost" in [event for event, _ in events.events])
+        await until(lambda: shared([consumer, other], 6))
+        assert consumer.group_metadata().member_id == before.member_id
 
 
 async def test_members_of_both_protocols_share(cluster: LocalCluster, topic: str) -> None:
@@ -190,29 +190,29 @@ async def test_members_of_both_protocols_share(cluster: LocalCluster, topic: str
 async def test_members_outlive_their_coordinator() -> None:
     with LocalCluster(brokers=3, settings=SETTINGS | {"group.consumer.session.timeout.ms": "10000"}) as own:
         own.create_topic("t", 6, 3)
-        told = KeptEvents()
+        events = KeptEvents()
         members = [member(own, group="g") for _ in range(2)]
-        for one in members:
-            one.subscribe(["t"], listener=told)
+        for consumer in members:
+            consumer.subscribe(["t"], listener=events)
         async with members[0], members[1]:
             await until(lambda: shared(members, 6))
-            for one in members:
-                group = one._subscriber.group
+            for consumer in members:
+                group = consumer._subscriber.group
                 assert isinstance(group, ConsumerGroupMember)
                 coordinator = group._coordinator.broker_id
             assert coordinator is not None
-            before = [one.assignment() for one in members]
+            before = [consumer.assignment() for consumer in members]
             await asyncio.to_thread(own.kill, coordinator)
             async with asyncio.timeout(30):
-                for one in members:
+                for consumer in members:
                     while True:
                         with suppress(KafkaError):
-                            await one.commit(dict.fromkeys(one.assignment(), 1))
+                            await consumer.commit(dict.fromkeys(consumer.assignment(), 1))
                             break
-            assert [one.assignment() for one in members] == before
+            assert [consumer.assignment() for consumer in members] == before
             async with member(own, "t", group="g") as third:
                 await until(lambda: shared([*members, third], 6))
-        assert "lost" not in [event for event, _ in told.events]
+        assert "lost" not in [event for event, _ in events.events]
 
 
 async def test_static_members_come_back_to_their_partitions(cluster: LocalCluster, topic: str) -> None:
@@ -254,9 +254,9 @@ async def test_patterns_are_the_brokers_or_the_clients(cluster: LocalCluster, to
 
 
 async def test_what_ends_a_membership_is_said(cluster: LocalCluster, topic: str) -> None:
-    async with member(cluster, topic, group=topic, group_remote_assignor="none") as one:
+    async with member(cluster, topic, group=topic, group_remote_assignor="none") as consumer:
         with pytest.raises(KafkaError, match="group_remote_assignor") as refused:
-            await one.getone()
+            await consumer.getone()
         assert refused.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
     async with AsyncExitStack() as stack:
         members = [
@@ -297,10 +297,10 @@ async def test_exactly_once_with_members_that_come_and_go(cluster: LocalCluster,
 
     async def comes_and_goes() -> None:
         while True:
-            async with copier() as one:
+            async with copier() as exactly_once:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(0.5):
-                        await one.run(copy)
+                        await exactly_once.run(copy)
 
     async with copier() as steady:
         other = asyncio.create_task(comes_and_goes())
@@ -321,7 +321,7 @@ async def test_exactly_once_with_members_that_come_and_go(cluster: LocalCluster,
     ):
         while sum(map(len, seen.values())) < 1_200:
             for place, records in (await reader.getmany(timeout_ms=100)).items():
-                seen.setdefault(place.partition, []).extend(int(one.value or b"") for one in records)
+                seen.setdefault(place.partition, []).extend(int(record.value or b"") for record in records)
     assert seen == {index: list(range(index, 1_200, 6)) for index in range(6)}
 
 

@@ -65,7 +65,7 @@ class Broker:
         """Wait for a later heartbeat that meets the condition."""
         seen = len(self.beats)
         async with asyncio.timeout(25):
-            while not any(condition(one) for one in self.beats[seen:]):
+            while not any(condition(beat) for beat in self.beats[seen:]):
                 await asyncio.sleep(0.001)
 
 
@@ -98,9 +98,9 @@ async def test_a_commit_under_a_stale_epoch_is_made_again_under_the_next(
     async with member() as consumer:
         await assigned(consumer)
         await consumer.commit({PLACE: 3})
-        assert [one.generation_id_or_member_epoch for one in coordinator.commits] == [1, 2]
+        assert [commit.generation_id_or_member_epoch for commit in coordinator.commits] == [1, 2]
         assert consumer.group_metadata().generation == 2
-        assert {one.member_id for one in coordinator.commits} == {consumer.group_metadata().member_id}
+        assert {commit.member_id for commit in coordinator.commits} == {consumer.group_metadata().member_id}
 
 
 async def test_a_stale_commit_is_not_made_again_for_a_partition_that_was_given_up(
@@ -126,7 +126,7 @@ async def test_a_stale_commit_is_not_made_again_for_a_partition_that_was_given_u
             with pytest.raises(KafkaError) as caught:
                 await consumer.commit({PLACE: 3})
     assert caught.value.code is ErrorCode.STALE_MEMBER_EPOCH
-    assert [one.generation_id_or_member_epoch for one in coordinator.commits] == [1]
+    assert [commit.generation_id_or_member_epoch for commit in coordinator.commits] == [1]
 
 
 async def test_what_is_lost_on_the_way_is_said_again_in_full_and_costs_no_partition(
@@ -255,17 +255,17 @@ async def test_what_was_being_taken_over_as_a_member_left_is_not_read(
 ) -> None:
     """The listener ended while the member was leaving, and then the partition was read like any other."""
     away = AwayForLong(coordinator, broker)
-    told, go_on = asyncio.Event(), asyncio.Event()
+    noted, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(RebalanceListener):
         async def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
-            told.set()
+            noted.set()
             await go_on.wait()
 
     consumer = member(max_poll_interval_ms=30)
     consumer.subscribe(["t"], listener=Slow())
     async with asyncio.timeout(25), consumer:
-        await told.wait()
+        await noted.wait()
         await away.leaving.wait()
         go_on.set()
         for _ in range(100):

@@ -96,9 +96,9 @@ async def test_application_versions_are_told_as_they_were_at_a_cut(address: str)
         await admin.delete_transactional_id("job")
         gone = await admin.app_versions_at(seventh, told_offset=now.next_offset)
         assert gone.versions == {"job": -1}
-        with pytest.raises(KafkaError, match="find a newer cut") as told:
+        with pytest.raises(KafkaError, match="find a newer cut") as raised:
             await admin.app_versions_at(Cut(seventh.commit_index + 1))
-        assert told.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+        assert raised.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
 async def test_a_slice_is_read_as_it_stands_in_the_log(address: str) -> None:
@@ -119,7 +119,7 @@ async def test_a_slice_is_read_as_it_stands_in_the_log(address: str) -> None:
                 assert reader.position == headers[-1].next_offset
                 headers += [header for header, _ in (await reader.next_chunk()).batches()]
             assert headers[0].base_offset == 5
-            assert all(one.next_offset == other.base_offset for one, other in pairwise(headers))
+            assert all(before.next_offset == after.base_offset for before, after in pairwise(headers))
             assert sum(header.is_control for header in headers) == 18
             reader.seek(30)
             (header, _), *_ = (await reader.next_chunk()).batches()

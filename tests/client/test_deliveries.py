@@ -29,7 +29,7 @@ async def test_a_delivery_is_awaited_like_a_future() -> None:
         first, second, third, fourth = [await producer.send("t", b"%d" % n) for n in range(4)]
         assert asyncio.isfuture(first)
         placed = await asyncio.gather(first, second)
-        assert [one.offset for one in placed] == [0, 1]
+        assert [metadata.offset for metadata in placed] == [0, 1]
         done, pending = await asyncio.wait({first, third}, timeout=25)  # type: ignore[type-var]
         assert (done, pending) == ({first, third}, set())
         assert (await asyncio.wait_for(fourth, 25)).offset == 3
@@ -37,7 +37,7 @@ async def test_a_delivery_is_awaited_like_a_future() -> None:
         assert (fourth.exception(), fourth.cancelled(), fourth.done()) == (None, False, True)
         late = await producer.send("t", b"late")
         assert (await asyncio.create_task(waits(late))).offset == 4
-        assert {(await one).offset for one in asyncio.as_completed([late, second])} == {4, 1}
+        assert {(await future).offset for future in asyncio.as_completed([late, second])} == {4, 1}
 
 
 @pytest.mark.skipif(
@@ -49,7 +49,7 @@ async def test_the_collector_looks_at_deliveries_only_where_somebody_waits() -> 
         await producer.send_and_wait("t", b"the first")
         before = gc.get_stats()[2]["collections"]
         deliveries = [await producer.send("t", b"") for _ in range(50_000)]
-        assert not any(gc.is_tracked(one) for one in deliveries[1:])
+        assert not any(gc.is_tracked(delivery) for delivery in deliveries[1:])
         assert gc.get_stats()[2]["collections"] - before <= 1
         assert (await deliveries[-1]).offset == 50_000
 
@@ -79,26 +79,26 @@ async def waits(delivery: RecordDelivery) -> object:
 
 
 async def test_callbacks_are_called_by_the_loop_in_their_order_and_context() -> None:
-    told: list[object] = []
+    calls: list[object] = []
     where = contextvars.ContextVar("where", default="outside")
     async with fake_cluster() as cluster, Producer(bootstrap_servers=cluster.bootstrap) as producer:
         delivery = await producer.send("t", b"a")
         context = contextvars.copy_context()
         context.run(where.set, "inside")
-        delivery.add_done_callback(lambda one: told.append((1, one is delivery, where.get())))
+        delivery.add_done_callback(lambda done: calls.append((1, done is delivery, where.get())))
         delivery.add_done_callback(
-            lambda one: told.append((2, one is delivery, where.get())), context=context
+            lambda done: calls.append((2, done is delivery, where.get())), context=context
         )
-        unwanted = told.append
+        unwanted = calls.append
         delivery.add_done_callback(unwanted)
         assert (delivery.remove_done_callback(unwanted), delivery.remove_done_callback(unwanted)) == (1, 0)
         await delivery
         await asyncio.sleep(0)
-        assert told == [(1, True, "outside"), (2, True, "inside")]
-        delivery.add_done_callback(lambda _: told.append(3))
-        assert 3 not in told
+        assert calls == [(1, True, "outside"), (2, True, "inside")]
+        delivery.add_done_callback(lambda _: calls.append(3))
+        assert 3 not in calls
         await asyncio.sleep(0)
-        assert 3 in told
+        assert 3 in calls
 
 
 async def test_cancelling_ends_the_waiting_and_not_the_sending() -> None:
@@ -139,7 +139,7 @@ async def test_a_failure_is_told_to_all_of_the_batch() -> None:
     ):
         deliveries = [await producer.send("t", b"%d" % n) for n in range(3)]
         found = await asyncio.gather(*deliveries, return_exceptions=True)
-        assert all(isinstance(one, KafkaError) and one is found[0] for one in found)
+        assert all(isinstance(outcome, KafkaError) and outcome is found[0] for outcome in found)
         for delivery in deliveries:
             assert delivery.exception() is found[0]
             with pytest.raises(KafkaError, match="INVALID_TIMESTAMP"):
@@ -207,7 +207,7 @@ async def test_what_many_wait_for_each_for_his_own_travels_together() -> None:
         await producer.send_and_wait("t", b"first")
         before = cluster.produce_requests
         placed = await asyncio.gather(*(producer.send_and_wait("t", b"%d" % n) for n in range(100)))
-        assert [one.offset for one in placed] == list(range(1, 101))
+        assert [metadata.offset for metadata in placed] == list(range(1, 101))
         assert cluster.produce_requests - before <= 3
 
 

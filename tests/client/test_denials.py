@@ -29,8 +29,8 @@ DENIALS = (29, 30, 31, 53, 65)
     ],
 )
 def test_a_denial(code: int, given: dict[str, Any], message: str, resource: str) -> None:
-    told = given.pop("told", None)
-    error = cluster_error(ErrorCode.of(code), "orders-0", told, **given)
+    reason = given.pop("told", None)
+    error = cluster_error(ErrorCode.of(code), "orders-0", reason, **given)
     assert isinstance(error, AuthorizationFailed)
     assert (error.code, error.message) == (ErrorCode.of(code), f"orders-0: {message}")
     assert (error.operation, error.resource) == (given.get("operation", ""), resource)

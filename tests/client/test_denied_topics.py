@@ -188,7 +188,7 @@ async def test_a_topic_is_read_once_it_is_allowed(cluster: RunningCluster) -> No
                 while seen != {"open", "later"}:
                     try:
                         found = await consumer.getmany(timeout_ms=1_000)
-                        seen |= {one.topic for one in found}
+                        seen |= {partition.topic for partition in found}
                     except AuthorizationFailed:
                         pass
 
@@ -204,7 +204,7 @@ async def test_a_topic_is_read_once_it_is_allowed(cluster: RunningCluster) -> No
 
 
 def warnings(caplog: pytest.LogCaptureFixture, topic: str) -> list[str]:
-    return [one.getMessage() for one in caplog.records if repr(topic) in one.getMessage()]
+    return [record.getMessage() for record in caplog.records if repr(topic) in record.getMessage()]
 
 
 @pytest.mark.parametrize("mode", ["classic", "consumer"])

@@ -84,7 +84,7 @@ WITHOUT = {
 
 def public_classes() -> list[type]:
     named = (getattr(ottla, name) for name in ottla.__all__)
-    return [one for one in named if isinstance(one, type)]
+    return [kind for kind in named if isinstance(kind, type)]
 
 
 def examples(documented: object) -> list[str]:
@@ -95,13 +95,13 @@ def examples(documented: object) -> list[str]:
 
 
 def collected() -> Iterator[tuple[str, str]]:
-    for one in public_classes():
-        for example in examples(one):
-            yield one.__name__, example
-        for name in dir(one):
-            if not name.startswith("_") and not issubclass(one, BaseException):
-                for example in examples(getattr(one, name)):
-                    yield f"{one.__name__}.{name}", example
+    for kind in public_classes():
+        for example in examples(kind):
+            yield kind.__name__, example
+        for name in dir(kind):
+            if not name.startswith("_") and not issubclass(kind, BaseException):
+                for example in examples(getattr(kind, name)):
+                    yield f"{kind.__name__}.{name}", example
 
 
 COLLECTED = [pytest.param(example, id=name) for name, example in collected()]
@@ -162,12 +162,12 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
         }
 
 
-@pytest.mark.parametrize("one", public_classes(), ids=lambda one: one.__name__)
-def test_a_class_that_programs_make_has_an_example(one: type) -> None:
-    if one.__name__ in WITHOUT or issubclass(one, BaseException):
-        assert not examples(one), "it has one: take it off the list"
+@pytest.mark.parametrize("kind", public_classes(), ids=lambda kind: kind.__name__)
+def test_a_class_that_programs_make_has_an_example(kind: type) -> None:
+    if kind.__name__ in WITHOUT or issubclass(kind, BaseException):
+        assert not examples(kind), "it has one: take it off the list"
     else:
-        assert examples(one)
+        assert examples(kind)
 
 
 @pytest.mark.parametrize("example", COLLECTED)

@@ -145,10 +145,10 @@ async def test_what_fails_now_and_then_is_copied_exactly(
         return copy(record)
 
     failures: list[ConnectionResetError] = []
-    async with copier(cluster, topics, idle_timeout_ms=1_000) as one:
+    async with copier(cluster, topics, idle_timeout_ms=1_000) as exactly_once:
         while True:
             try:
-                await one.run(sometimes)
+                await exactly_once.run(sometimes)
                 break
             except ConnectionResetError as failure:
                 failures.append(failure)
@@ -181,10 +181,10 @@ async def test_what_a_record_becomes(cluster: LocalCluster, topics: tuple[str, s
         await asyncio.sleep(0)
         yield NewRecord(target, record.value, partition=3)
 
-    async with copier(cluster, topics, idle_timeout_ms=500) as one:
-        await one.run(plain)
+    async with copier(cluster, topics, idle_timeout_ms=500) as exactly_once:
+        await exactly_once.run(plain)
         with pytest.raises(ValueError, match="'ignore'"):
-            await one.run(plain, on_error="ignore")  # type: ignore[arg-type]
+            await exactly_once.run(plain, on_error="ignore")  # type: ignore[arg-type]
     seen = await found(cluster, target)
     assert sorted(seen[0]) == sorted([*range(10, 20)] * 2)
     assert sorted(seen[1]) == [*range(20, 30)]
@@ -207,24 +207,24 @@ async def test_poison_is_skipped_or_goes_where_a_function_says(
         if number == 10:
             yield "no record"  # type: ignore[misc]
 
-    async with copier(cluster, topics, idle_timeout_ms=500) as one:
+    async with copier(cluster, topics, idle_timeout_ms=500) as exactly_once:
         with pytest.raises((ArithmeticError, KafkaError, TypeError)):
-            await one.run(poisoned)
-        await one.run(poisoned, on_error="skip")
+            await exactly_once.run(poisoned)
+        await exactly_once.run(poisoned, on_error="skip")
     left_out = {8, 9, 10}
     assert await found(cluster, topics[1]) == {
         partition: [number for number in numbers if number not in left_out]
         for partition, numbers in wanted(40).items()
     }
-    assert len([one for one in caplog.records if "skipped" in one.message]) == 3
+    assert len([record for record in caplog.records if "skipped" in record.message]) == 3
     cluster.create_topic(f"{topics[1]}.dead")
 
     def bury(record: ConsumerRecord, error: Exception) -> NewRecord:
         return NewRecord(f"{topics[1]}.dead", record.value, headers=[("error", repr(error).encode())])
 
-    async with copier(cluster, topics, idle_timeout_ms=500) as one:
+    async with copier(cluster, topics, idle_timeout_ms=500) as exactly_once:
         await fill(cluster, topics[0], range(8, 12))
-        await one.run(poisoned, on_error=bury)
+        await exactly_once.run(poisoned, on_error=bury)
     assert sorted((await found(cluster, f"{topics[1]}.dead"))[0]) == [8, 9, 10]
     assert (await found(cluster, topics[1]))[3][-1] == 11
 
@@ -241,12 +241,12 @@ async def test_members_join_and_leave_in_the_middle(cluster: LocalCluster, topic
 
     async def once() -> None:
         """Join, and leave: by request, or cancelled at any point."""
-        async with copier(cluster, topics, partition_assignment_strategy=strategies) as one:
+        async with copier(cluster, topics, partition_assignment_strategy=strategies) as exactly_once:
             with suppress(TimeoutError):
                 async with asyncio.timeout(chance.uniform(0.3, 1.2)):
                     if chance.random() < 0.5:
-                        asyncio.get_running_loop().call_later(0.3, one.finish)
-                    await one.run(slow)
+                        asyncio.get_running_loop().call_later(0.3, exactly_once.finish)
+                    await exactly_once.run(slow)
 
     async def again_and_again() -> None:
         while True:
@@ -263,9 +263,9 @@ async def test_members_join_and_leave_in_the_middle(cluster: LocalCluster, topic
     assert await found(cluster, topics[1]) == wanted(2_000)
 
 
-async def copied(one: ExactlyOnce, topics: tuple[str, str], meanwhile: Awaitable[None]) -> bool:
+async def copied(exactly_once: ExactlyOnce, topics: tuple[str, str], meanwhile: Awaitable[None]) -> bool:
     """Copy one batch, with `meanwhile` in the middle; return whether it is committed."""
-    batch = await anext(one)
+    batch = await anext(exactly_once)
     async with batch:
         for record in batch.records:
             await batch.send(topics[1], record.value, partition=record.partition)
@@ -279,22 +279,22 @@ async def test_the_group_waits_for_the_end_of_a_batch(
 ) -> None:
     await fill(cluster, topics[0], range(200))
     options = {"partition_assignment_strategy": (strategy,), "idle_timeout_ms": 1_000}
-    one = copier(cluster, topics, max_batch_records=200, max_batch_ms=2_000, **options)
+    exactly_once = copier(cluster, topics, max_batch_records=200, max_batch_ms=2_000, **options)
     other = copier(cluster, topics, **options)
 
     async def other_joins() -> None:
         await other.start()
         async with asyncio.timeout(40):
-            while not one._source.releasing:
+            while not exactly_once._source.releasing:
                 await asyncio.sleep(0.01)
         assert not other._consumer.assignment()
 
-    async with one:
+    async with exactly_once:
         try:
-            assert await copied(one, topics, other_joins())
+            assert await copied(exactly_once, topics, other_joins())
             assert await found(cluster, topics[1]) == wanted(200)
             await fill(cluster, topics[0], range(200, 400))
-            await asyncio.gather(one.run(copying(topics)), other.run(copying(topics)))
+            await asyncio.gather(exactly_once.run(copying(topics)), other.run(copying(topics)))
         finally:
             await other.stop()
     assert await found(cluster, topics[1]) == wanted(400)
@@ -304,8 +304,8 @@ async def test_a_batch_of_a_member_that_was_thrown_out_does_not_count(
     cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
     await fill(cluster, topics[0], range(200))
-    async with copier(cluster, topics, session_timeout_ms=1_000) as one:
-        group = one._source._consumer._subscriber.group
+    async with copier(cluster, topics, session_timeout_ms=1_000) as exactly_once:
+        group = exactly_once._source._consumer._subscriber.group
         assert isinstance(group, Group)
         group._options = replace(group._options, heartbeat_interval_ms=500_000)  # it falls silent
 
@@ -313,7 +313,7 @@ async def test_a_batch_of_a_member_that_was_thrown_out_does_not_count(
             async with copier(cluster, topics, idle_timeout_ms=1_500) as other:
                 await other.run(copying(topics))
 
-        assert not await copied(one, topics, others_do_its_work())
+        assert not await copied(exactly_once, topics, others_do_its_work())
     assert await found(cluster, topics[1]) == wanted(200)
 
 
@@ -348,7 +348,10 @@ async def test_a_broker_that_starts_anew_costs_nothing(topics: tuple[str, str]) 
             await asyncio.sleep(0.001)
             return copying(topics)(record)
 
-        async with copier(own, topics, session_timeout_ms=10_000) as one, running(one.run(slow)) as work:
+        async with (
+            copier(own, topics, session_timeout_ms=10_000) as exactly_once,
+            running(exactly_once.run(slow)) as work,
+        ):
             for number, at_least in ((1, 50), (2, 400), (3, 700)):
                 await found(own, topics[1], at_least)
                 if number == 2:
@@ -363,20 +366,20 @@ async def test_a_block_that_raises_or_is_left_counts_as_its_end_says(
     cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
     await fill(cluster, topics[0], range(80))
-    async with copier(cluster, topics, max_batch_records=10, idle_timeout_ms=500) as one:
+    async with copier(cluster, topics, max_batch_records=10, idle_timeout_ms=500) as exactly_once:
         with pytest.raises(LookupError):
-            async for batch in one:
+            async for batch in exactly_once:
                 async with batch:
                     await batch.send(topics[1], b"-1")
                     raise LookupError
         assert not batch.committed
-        async for batch in one:
+        async for batch in exactly_once:
             with pytest.raises(OutOfTurn, match="block"):
                 await batch.send(topics[1], b"-1")
             with pytest.raises(OutOfTurn, match="block"):
-                await anext(one)
+                await anext(exactly_once)
             break
-        async for batch in one:
+        async for batch in exactly_once:
             async with batch:
                 first = batch.records[0]
                 assert first.offset == 0
@@ -386,10 +389,10 @@ async def test_a_block_that_raises_or_is_left_counts_as_its_end_says(
         assert batch.committed
         assert len(batch.offsets) == 1
         async with asyncio.timeout(60):
-            async for batch in one:
+            async for batch in exactly_once:
                 async with batch:
                     with pytest.raises(OutOfTurn, match="finish"):
-                        await one.stop()
+                        await exactly_once.stop()
                     for record in batch.records:
                         await batch.send(topics[1], record.value, partition=record.partition)
         with pytest.raises(OutOfTurn):
@@ -409,37 +412,37 @@ async def test_stopping_ends_the_batch_first_and_cancelling_aborts_it(
         await go_on.wait()
         return copying(topics)(record)
 
-    async with copier(cluster, topics) as one:
-        work = asyncio.create_task(one.run(waiting))
+    async with copier(cluster, topics) as exactly_once:
+        work = asyncio.create_task(exactly_once.run(waiting))
         await begun.wait()
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
         assert await found(cluster, topics[1]) == {}
         begun.clear()
-        work = asyncio.create_task(one.run(waiting))
+        work = asyncio.create_task(exactly_once.run(waiting))
         await begun.wait()
-        stopping = asyncio.create_task(one.stop())
-        while not one._finishing.is_set():
+        stopping = asyncio.create_task(exactly_once.stop())
+        while not exactly_once._finishing.is_set():
             await asyncio.sleep(0)
         assert not stopping.done()
         go_on.set()
         await asyncio.gather(work, stopping)
     seen = await found(cluster, topics[1])
     assert sum(map(len, seen.values())) == 1, "the batch ends with the record that was at work"
-    async with copier(cluster, topics, idle_timeout_ms=500) as one:
-        await one.run(copying(topics))
+    async with copier(cluster, topics, idle_timeout_ms=500) as exactly_once:
+        await exactly_once.run(copying(topics))
     assert await found(cluster, topics[1]) == wanted(8)
 
 
 async def test_nothing_is_written_while_nothing_comes(cluster: LocalCluster, topics: tuple[str, str]) -> None:
     await fill(cluster, topics[0], range(4))
-    async with copier(cluster, topics, transactional_id="idle", idle_timeout_ms=1_000) as one:
-        await one.run(copying(topics))
+    async with copier(cluster, topics, transactional_id="idle", idle_timeout_ms=1_000) as exactly_once:
+        await exactly_once.run(copying(topics))
         async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as reader:
             places = [TopicPartition("__consumer_offsets", index) for index in range(4)]
             before = await reader.end_offsets(places)
-            await one.run(copying(topics))
+            await exactly_once.run(copying(topics))
             assert await reader.end_offsets(places) == before
 
 
@@ -454,30 +457,30 @@ async def test_a_producer_that_was_too_slow_is_replaced_once_and_an_id_that_was_
         if fencings:
             fencings -= 1
             async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-                listed = {one.transactional_id for one in await admin.list_transactions()}
-            ours = {one for one in listed if one.startswith(f"{topics[0]}-")}
+                listed = {transaction.transactional_id for transaction in await admin.list_transactions()}
+            ours = {name for name in listed if name.startswith(f"{topics[0]}-")}
             # As after a timeout of the transaction: its epoch is no longer the producer's.
             for mine in ours:
                 async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=mine):
                     pass
         return copying(topics)(record)
 
-    async with copier(cluster, topics, idle_timeout_ms=1_000) as one:
-        await one.run(fenced)
+    async with copier(cluster, topics, idle_timeout_ms=1_000) as exactly_once:
+        await exactly_once.run(fenced)
     assert await found(cluster, topics[1]) == wanted(40)
     await fill(cluster, topics[0], range(40, 80))
     fencings = 1_000
-    async with copier(cluster, topics) as one:
+    async with copier(cluster, topics) as exactly_once:
         with pytest.raises(ProducerFenced):
-            await one.run(fenced)
+            await exactly_once.run(fenced)
     async with (
-        copier(cluster, topics, transactional_id="taken") as one,
+        copier(cluster, topics, transactional_id="taken") as exactly_once,
         copier(cluster, topics, transactional_id="taken", idle_timeout_ms=1_000) as successor,
     ):
         with pytest.raises(ProducerFenced):
             async with asyncio.timeout(60):
-                await one.run(copying(topics))
-        await one.stop()
+                await exactly_once.run(copying(topics))
+        await exactly_once.stop()
         await successor.run(copying(topics))
     assert await found(cluster, topics[1]) == wanted(80)
 
@@ -489,9 +492,9 @@ async def test_a_batch_that_takes_longer_than_a_transaction_may_is_tried_once_mo
     await fill(cluster, topics[0], range(40))
     slow, attempts = 1, 0
 
-    async def copy_slowly(one: ExactlyOnce) -> None:
+    async def copy_slowly(exactly_once: ExactlyOnce) -> None:
         nonlocal slow, attempts
-        async for batch in one:
+        async for batch in exactly_once:
             async with batch:
                 for record in batch.records:
                     await batch.send(topics[1], record.value, partition=record.partition)
@@ -499,14 +502,14 @@ async def test_a_batch_that_takes_longer_than_a_transaction_may_is_tried_once_mo
                     slow, attempts = slow - 1, attempts + 1
                     await asyncio.sleep(2.5)
 
-    async with copier(cluster, topics, transaction_timeout_ms=1_500, idle_timeout_ms=1_000) as one:
-        await copy_slowly(one)
+    async with copier(cluster, topics, transaction_timeout_ms=1_500, idle_timeout_ms=1_000) as exactly_once:
+        await copy_slowly(exactly_once)
     assert await found(cluster, topics[1]) == wanted(40)
     await fill(cluster, topics[0], range(40, 80))
     slow, attempts = 1_000, 0
-    async with copier(cluster, topics, transaction_timeout_ms=1_500) as one:
+    async with copier(cluster, topics, transaction_timeout_ms=1_500) as exactly_once:
         with pytest.raises(TransactionFailed):
-            await copy_slowly(one)
+            await copy_slowly(exactly_once)
     assert attempts == 2
     assert await found(cluster, topics[1]) == wanted(40)
 
@@ -526,8 +529,10 @@ async def test_a_large_message_that_lies_across_a_commit_is_copied_once(
         async def write_and_copy(*records: tuple[bytes | None, bytes | None, int, Any]) -> None:
             for key, value, _, headers in records:
                 await producer.send_and_wait(topics[0], value, key, partition=0, headers=headers)
-            async with ExactlyOnce(topics[0], group_id=topics[0], idle_timeout_ms=500, **options) as one:
-                await one.run(copied_to_one)
+            async with ExactlyOnce(
+                topics[0], group_id=topics[0], idle_timeout_ms=500, **options
+            ) as exactly_once:
+                await exactly_once.run(copied_to_one)
 
         await write_and_copy(first, (None, b"between", 0, ()), second)
         await write_and_copy(third, (None, b"behind", 0, ()))
@@ -553,13 +558,13 @@ def test_without_an_event_loop(cluster: LocalCluster, topics: tuple[str, str]) -
         "max_batch_records": 10,
         "max_batch_ms": 20,
     }
-    with ottla.sync.ExactlyOnce(topics[0], **options) as one:
-        for batch in one:
+    with ottla.sync.ExactlyOnce(topics[0], **options) as exactly_once:
+        for batch in exactly_once:
             with batch:
                 for record in batch.records:
                     batch.send(topics[1], record.value, partition=record.partition)
                 with pytest.raises(OutOfTurn, match="finish"):
-                    one.stop()
+                    exactly_once.stop()
             assert batch.committed
             break
     with ottla.sync.Consumer(bootstrap_servers=cluster.bootstrap_servers) as other:
@@ -571,12 +576,12 @@ def test_without_an_event_loop(cluster: LocalCluster, topics: tuple[str, str]) -
                 raise ArithmeticError
 
         with (
-            ottla.sync.ExactlyOnce(topics[0], idle_timeout_ms=500, **options) as one,
+            ottla.sync.ExactlyOnce(topics[0], idle_timeout_ms=500, **options) as exactly_once,
             pytest.raises(ArithmeticError),
         ):
-            one.run(by_generator)
-        with ottla.sync.ExactlyOnce(topics[0], idle_timeout_ms=500, **options) as one:
-            one.run(by_generator, on_error=lambda record, error: copying(topics)(record))
+            exactly_once.run(by_generator)
+        with ottla.sync.ExactlyOnce(topics[0], idle_timeout_ms=500, **options) as exactly_once:
+            exactly_once.run(by_generator, on_error=lambda record, error: copying(topics)(record))
     assert asyncio.run(found(cluster, topics[1])) == wanted(40)
 
 

@@ -83,7 +83,9 @@ async def test_it_is_counted_anew_when_it_is_tried_again() -> None:
         cluster.refusals = [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
         await admin.failback_mirror("m", source="there:9092")
         assert len(cluster.asked) == 2
-        assert all(len(one.logs) == 2 for one in cluster.asked if isinstance(one, FailBackMirrorRequest))
+        assert all(
+            len(request.logs) == 2 for request in cluster.asked if isinstance(request, FailBackMirrorRequest)
+        )
 
 
 async def test_what_would_be_lost_is_told_and_not_asked_for_again() -> None:

@@ -17,8 +17,8 @@ from tests.client.fake_cluster import fake_cluster
 
 def family(kind: type[ClientError] = ClientError) -> Iterator[type[ClientError]]:
     yield kind
-    for one in kind.__subclasses__():
-        yield from family(one)
+    for subclass in kind.__subclasses__():
+        yield from family(subclass)
 
 
 def test_no_failure_of_a_client_says_that_a_server_failed() -> None:

@@ -119,7 +119,7 @@ def test_records_before_damage_within_a_batch_are_taken_first() -> None:
     batch[batch.index(b"third") - 1] = 0xFF
     batch += LogBuilder(3).add(b"d").data
     chunk = FetchedRecords(HERE, memoryview(bytes(batch)), 1, check_crcs=False)
-    assert [(one.offset, one.value) for one in chunk.take(10)] == [(1, b"second")]
+    assert [(record.offset, record.value) for record in chunk.take(10)] == [(1, b"second")]
     for _ in range(2):
         with pytest.raises(KafkaError) as caught:
             chunk.take(10)
@@ -210,5 +210,7 @@ def test_what_is_seen_is_what_was_committed_wherever_reading_begins(seed: int) -
         listed = [(producer_id, first) for producer_id, first, marker in aborted if marker >= offset]
         chance.shuffle(listed)
         chunk, records = fetched(log, offset, tuple(listed))
-        assert [one.offset for one in records] == [at for at in sorted(fate) if fate[at] and at >= offset]
+        assert [record.offset for record in records] == [
+            at for at in sorted(fate) if fate[at] and at >= offset
+        ]
         assert chunk.next_offset == log.next_offset

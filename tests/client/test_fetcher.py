@@ -199,7 +199,7 @@ async def test_what_lies_out_of_range_is_not_asked_for_again_before_the_buffer_w
         for _ in range(200):
             await asyncio.sleep(0)
         assert cluster.offsets == [0, 1]
-        assert [one.value for one in inbox.take(set(), 9)[PLACE]] == [b"the only one"]
+        assert [record.value for record in inbox.take(set(), 9)[PLACE]] == [b"the only one"]
         inbox.take(set(), 9)
         async with asyncio.timeout(25):
             while fetcher.assigned[PLACE].reset_to != EARLIEST:
@@ -293,8 +293,8 @@ async def test_when_a_broker_of_many_partitions_dies_its_topics_are_asked_about_
     cluster = LosingCluster()
     fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
     fetcher.assign(MANY)
-    for one in MANY:
-        fetcher.assigned[one].seek(22)
+    for partition in MANY:
+        fetcher.assigned[partition].seek(22)
     fetcher.start()
     try:
         async with asyncio.timeout(25):
@@ -356,8 +356,8 @@ async def test_leaders_are_asked_about_though_the_one_that_failed_may_be_tried_a
     cluster = LosingCluster()
     fetcher = Fetcher(cluster, OPTIONS)
     fetcher.assign(MANY)
-    for one in MANY:
-        fetcher.assigned[one].seek(22)
+    for partition in MANY:
+        fetcher.assigned[partition].seek(22)
     fetcher.start()
     try:
         async with asyncio.timeout(25):

@@ -51,14 +51,16 @@ def read(reader: FrameReader, stream: bytes, pieces: list[int]) -> list[memoryvi
 def test_frames_are_whole_and_stay_as_they_were(sizes: list[int], pieces: list[int]) -> None:
     bodies = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     found = read(FrameReader(4, MOST), b"".join(map(framed, bodies)), pieces)
-    assert [bytes(one) for one in found] == bodies
-    assert all(one.readonly for one in found)
+    assert [bytes(frame) for frame in found] == bodies
+    assert all(frame.readonly for frame in found)
 
 
 @given(cut=st.integers(1, 3))
 def test_a_size_that_is_cut(cut: int) -> None:
     bodies = [b"first" * 3, b"second" * 3]
-    assert [bytes(one) for one in read(FrameReader(4, MOST), b"".join(map(framed, bodies)), [cut])] == bodies
+    assert [
+        bytes(frame) for frame in read(FrameReader(4, MOST), b"".join(map(framed, bodies)), [cut])
+    ] == bodies
 
 
 @pytest.mark.parametrize("size", [-1, 3, MOST + 1])

@@ -111,10 +111,10 @@ async def test_who_reads_what_is_committed_begins_behind_no_open_transaction(
         asked.append(message.require_stable)
         if len(asked) > 3:
             return coordinator.usual(message)
-        told = OffsetFetchResponsePartition(
+        partition = OffsetFetchResponsePartition(
             partition_index=0, committed_offset=-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
         )
-        return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[told])])
+        return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=[partition])])
 
     coordinator.answers[OffsetFetchRequest] = unstable
     async with asyncio.timeout(25), member(isolation_level="read_committed") as consumer:

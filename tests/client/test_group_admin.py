@@ -39,9 +39,9 @@ def told(protocol_type: str, *assignments: bytes) -> DescribedGroup:
             client_id="c",
             client_host="/host",
             member_metadata=b"",
-            member_assignment=one,
+            member_assignment=assignment,
         )
-        for number, one in enumerate(assignments)
+        for number, assignment in enumerate(assignments)
     ]
     return DescribedGroup(
         error_code=0,
@@ -60,7 +60,7 @@ def test_what_a_leader_has_assigned_and_nobody_can_read_is_nothing(garbage: byte
     """`ottla group describe` of all groups failed because of one such group, which any client can make."""
     group = classic_description(told("consumer", garbage, READABLE), WHERE)
     partitions = (TopicPartition("orders", 0), TopicPartition("orders", 1))
-    assert [one.partitions for one in group.members] == [(), partitions]
+    assert [member.partitions for member in group.members] == [(), partitions]
 
 
 def test_assignments_of_other_protocols_are_left_to_their_clients() -> None:

@@ -30,7 +30,7 @@ class NotedListener(RebalanceListener):
         self.consumer: Consumer
 
     def note(self, what: str, partitions: set[TopicPartition]) -> None:
-        self._coordinator.asked.append(f"{what} {sorted(one.partition for one in partitions)}")
+        self._coordinator.asked.append(f"{what} {sorted(partition.partition for partition in partitions)}")
 
     def on_partitions_assigned(self, partitions: set[TopicPartition]) -> Any:
         self.note("assigned", partitions)
@@ -63,7 +63,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def story(coordinator: Coordinator) -> list[str]:
     """Return the events without repeated requests."""
     quiet = {"HeartbeatRequest", "FindCoordinatorRequest", "OffsetFetchRequest"}
-    return [one.removesuffix("Request") for one in coordinator.asked if one not in quiet]
+    return [request.removesuffix("Request") for request in coordinator.asked if request not in quiet]
 
 
 async def test_eager_members_give_up_everything_before_they_join(coordinator: Coordinator) -> None:
@@ -132,9 +132,9 @@ async def test_the_sticky_assignor_is_told_what_was_given_up(coordinator: Coordi
         await until(lambda: "assigned [0]" in coordinator.asked)
         coordinator.generation += 1
         await until(lambda: len(joins) == 2)
-    told = decode_subscription(joins[1].protocols[0].metadata)
-    assert not told.owned.partitions
-    assert sticky_claim(told) == (1, (PLACE,))
+    subscription = decode_subscription(joins[1].protocols[0].metadata)
+    assert not subscription.owned.partitions
+    assert sticky_claim(subscription) == (1, (PLACE,))
 
 
 async def test_a_listener_commits_for_what_it_gives_up(coordinator: Coordinator) -> None:
@@ -149,7 +149,7 @@ async def test_a_listener_commits_for_what_it_gives_up(coordinator: Coordinator)
         await until(lambda: "assigned [0]" in coordinator.asked)
         coordinator.generation += 1
         await until(lambda: coordinator.asked.count("assigned [0]") == 2)
-    assert [one.generation_id_or_member_epoch for one in coordinator.commits] == [1, 3]
+    assert [commit.generation_id_or_member_epoch for commit in coordinator.commits] == [1, 3]
     assert story(coordinator)[3:6] == ["OffsetCommit", "committed [0]", "JoinGroup"]
     assert story(coordinator)[-3:] == ["OffsetCommit", "committed [0]", "LeaveGroup"]
 
@@ -178,7 +178,7 @@ async def test_a_commit_that_is_repeated_does_not_undo_a_later_one(coordinator: 
             await asyncio.sleep(0)
         lost.set()
         await asyncio.gather(first, second)
-    committed = [one.topics[0].partitions[0].committed_offset for one in coordinator.commits]
+    committed = [commit.topics[0].partitions[0].committed_offset for commit in coordinator.commits]
     assert committed == [8, 9]
 
 

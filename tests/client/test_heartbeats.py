@@ -75,9 +75,9 @@ class Group:
                 assert bool(give_up) != bool(taken)
                 member.gave_up(give_up)
                 member.takes_over(taken)
-                for other, one in self.members.items():
-                    if other != name:
-                        assert not one.owned & taken, "it is another member's"
+                for peer, membership in self.members.items():
+                    if peer != name:
+                        assert not membership.owned & taken, "it is another member's"
 
     def settle(self) -> None:
         for _ in range(60):
@@ -123,13 +123,16 @@ def test_no_partition_is_worked_on_by_two_and_all_have_an_owner_in_the_end(
     group.settle()
     assert group.refusals <= {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
     wanted = {
-        place[0] for one in group.members.values() for place in TOPICS.items() if _wants(one, place[1][0])
+        place[0]
+        for membership in group.members.values()
+        for place in TOPICS.items()
+        if _wants(membership, place[1][0])
     }
     expected = {(topic_id, index) for topic_id in wanted for index in range(TOPICS[topic_id][1])}
-    owned = [place for one in group.members.values() for place in one.owned]
+    owned = [place for membership in group.members.values() for place in membership.owned]
     assert len(owned) == len(set(owned))
     assert set(owned) == expected
-    assert not any(one.due for one in group.members.values())
+    assert not any(membership.due for membership in group.members.values())
     if group.members:
         assert group.broker.state is ConsumerGroupState.STABLE
 

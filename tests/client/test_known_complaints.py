@@ -175,7 +175,7 @@ async def test_the_loop_never_stands_still(cluster: LocalCluster) -> None:
     ticking = asyncio.create_task(tick())
     async with (
         Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
-        member(cluster, "lively") as one,
+        member(cluster, "lively") as first,
         member(cluster, "lively") as two,
     ):
         for number in range(5_000):
@@ -184,7 +184,7 @@ async def test_the_loop_never_stands_still(cluster: LocalCluster) -> None:
         read = 0
         async with asyncio.timeout(DEADLINE_S):
             while read < 5_000:
-                for consumer in (one, two):
+                for consumer in (first, two):
                     read += sum(map(len, (await consumer.getmany(timeout_ms=20)).values()))
     with suppress(KafkaError):
         async with Producer(bootstrap_servers="127.0.0.1:1", request_timeout_ms=200):
@@ -240,11 +240,11 @@ async def grown(work: Callable[[], Awaitable[None]]) -> Counter[str]:
 
     def census() -> Counter[str]:
         gc.collect()
-        kinds = (type(one) for one in gc.get_objects())
+        kinds = (type(tracked) for tracked in gc.get_objects())
         return Counter(
-            one.__qualname__
-            for one in kinds
-            if str(one.__module__).startswith(("ottla", "_asyncio", "asyncio"))
+            kind.__qualname__
+            for kind in kinds
+            if str(kind.__module__).startswith(("ottla", "_asyncio", "asyncio"))
         )
 
     for _ in range(3):
@@ -295,7 +295,7 @@ async def test_records_that_fail_and_waits_that_are_given_up_leave_nothing() -> 
                 async with asyncio.timeout(0):
                     await producer.flush()
             await asyncio.wait(sent)
-            assert all(isinstance(one.exception(), KafkaError) for one in sent)
+            assert all(isinstance(delivery.exception(), KafkaError) for delivery in sent)
 
         assert await grown(work) == {}
 

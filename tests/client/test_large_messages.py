@@ -118,11 +118,11 @@ def logs(draw: st.DrawFn, wholly_repeated: bool = True) -> Drawn:
     for number in range(draw(st.integers(1, 6))):
         segments = draw(st.integers(1, 6))
         written = parts(number, segments)
-        lines: list[tuple[PendingRecord, PendingRecord | None]] = [(one, None) for one in written]
+        lines: list[tuple[PendingRecord, PendingRecord | None]] = [(record, None) for record in written]
         lines[-1] = (written[-1], message(number, segments))
         if segments > 1 and draw(st.booleans()):
             repeated = draw(st.integers(1, segments if wholly_repeated else segments - 1))
-            lines[repeated:repeated] = [(one, None) for one in written[:repeated]]
+            lines[repeated:repeated] = [(record, None) for record in written[:repeated]]
         if segments > 1 and draw(st.integers(0, 3)) == 0:
             cut = draw(st.integers(1, len(lines) - 1))
             unfinished += all(whole is None for _, whole in lines[:cut])
@@ -143,7 +143,10 @@ def logs(draw: st.DrawFn, wholly_repeated: bool = True) -> Drawn:
 
 
 def shape(records: list[ConsumerRecord]) -> list[tuple[int, PendingRecord]]:
-    return [(one.offset, (one.key, one.value, one.timestamp_ms, tuple(one.headers))) for one in records]
+    return [
+        (record.offset, (record.key, record.value, record.timestamp_ms, tuple(record.headers)))
+        for record in records
+    ]
 
 
 @given(logs(), st.lists(st.integers(1, 3), min_size=1))
@@ -157,7 +160,7 @@ def test_each_message_comes_once_and_whole_at_the_offset_of_its_last_segment(
         found += reader.take(step)
     found += [*reader.rest(), *reader.rest()]
     assert shape(found) == drawn.expected
-    assert all(one.leader_epoch == 7 for one in found)
+    assert all(record.leader_epoch == 7 for record in found)
     large = sum(len(value or b"") > SEGMENT_BYTES for _, (_, value, _, _) in drawn.expected)
     assert reader.stats.assembled == large
     assert (reader.stats.buffered_bytes > 0) == (drawn.unfinished > 0)
@@ -180,9 +183,9 @@ def test_whoever_goes_on_at_what_was_committable_gets_everything_else_once(drawn
             # A refill takes all unread and following records.
             reader.inbox.unread.add(reader.take(limit))
             for _ in range(data.draw(st.integers(0, 4))):
-                if (one := reader.inbox.unread.take()) is not None:
-                    found.append(one)
-                    committed = reader.committable(one.offset + 1)
+                if (record := reader.inbox.unread.take()) is not None:
+                    found.append(record)
+                    committed = reader.committable(record.offset + 1)
         if data.draw(st.booleans()):  # as when the partition goes to another member
             reader.inbox.hold([HERE])
         position = reader.committable()
@@ -201,7 +204,7 @@ def test_a_record_that_was_given_is_given_again_after_a_seek(drawn: Drawn, data:
         if given_out:
             again = data.draw(st.sampled_from(given_out)).offset
             reader.seek(again)
-            assert shape(reader.rest()) == [one for one in drawn.expected if one[0] >= again]
+            assert shape(reader.rest()) == [entry for entry in drawn.expected if entry[0] >= again]
             reader.seek(again)
             reader.fetch(data.draw(st.integers(0, 10)))
 
@@ -245,8 +248,8 @@ def test_who_begins_in_the_middle_gets_what_begins_later_and_hears_of_the_rest(
     found = shape(reader.rest())
     whole = {b"%016d" % (record[2] - 1_000) for _, record in found if len(record[1] or b"") > SEGMENT_BYTES}
     assert whole <= firsts.keys()
-    assert {one for one in found if len(one[1][1] or b"") <= SEGMENT_BYTES} == {
-        one for one in drawn.expected if one[0] >= start and len(one[1][1] or b"") <= SEGMENT_BYTES
+    assert {entry for entry in found if len(entry[1][1] or b"") <= SEGMENT_BYTES} == {
+        entry for entry in drawn.expected if entry[0] >= start and len(entry[1][1] or b"") <= SEGMENT_BYTES
     }
     assert reader.stats.incomplete == len(reader.given_up)
 
@@ -259,23 +262,25 @@ def test_an_old_message_is_given_up_before_a_young_one_of_any_partition() -> Non
     assembly.take_in(THERE, as_read(young[:2], THERE, 50))
     assert not given_up
     assembly.take_in(THERE, as_read(youngest[:1], THERE, 52))
-    assert [(one.partition, one.first_offset, one.last_offset) for one in given_up] == [(HERE, 0, 1)]
+    assert [(message.partition, message.first_offset, message.last_offset) for message in given_up] == [
+        (HERE, 0, 1)
+    ]
     assert assembly.take_in(HERE, as_read(old[2:], first=2)) == ([], None)
     assert (stats.evicted, stats.incomplete) == (1, 0), "it is counted once"
     whole, _ = assembly.take_in(THERE, as_read([young[2], *youngest[1:]], THERE, 53))
-    assert [one.offset for one in whole] == [53, 55]
+    assert [record.offset for record in whole] == [53, 55]
 
 
 def test_what_is_larger_than_the_buffer_is_passed_over_and_counted() -> None:
     reader = Reader([*parts(1, 300), *parts(2, 1)], OffsetAndMetadata(0), AssemblyOptions(600, 10_000))
-    assert [one.key for one in reader.rest()] == [b"k2"]
+    assert [record.key for record in reader.rest()] == [b"k2"]
     assert (reader.stats.evicted, reader.stats.buffered_bytes) == (1, 0)
     assert "large_message_buffer_bytes" in reader.given_up[0].reason
     assert reader.committable() == OffsetAndMetadata(301), "the dropped message holds nothing up"
 
 
 def test_an_end_that_never_comes_holds_offsets_up_only_for_so_long() -> None:
-    plain = [one for number in range(2, 12) for one in parts(number, 1)]
+    plain = [part for number in range(2, 12) for part in parts(number, 1)]
     reader = Reader([*parts(1, 3)[:2], *plain], OffsetAndMetadata(0), AssemblyOptions(10_000, 8))
     reader.fetch(4)
     assert len(reader.take()) == 6
@@ -288,14 +293,14 @@ def test_an_end_that_never_comes_holds_offsets_up_only_for_so_long() -> None:
 def test_segments_that_are_missing_in_the_middle() -> None:
     first, _, third, last = parts(1, 4)
     reader = Reader([first, third, last, *parts(2, 2)], OffsetAndMetadata(0))
-    assert [one.key for one in reader.rest()] == [b"k2"]
+    assert [record.key for record in reader.rest()] == [b"k2"]
     assert reader.stats.incomplete == 1
 
 
 def damaged(kind: str) -> list[PendingRecord]:
     written = parts(1, 3)
     key, value, stamp, ((name, content), *rest) = written[1]
-    told = read_segment(content)
+    header = read_segment(content)
     if kind == "value":
         written[1] = key, b"0" * len(value or b""), stamp, ((name, content), *rest)
     elif kind == "shorter":
@@ -303,7 +308,7 @@ def damaged(kind: str) -> list[PendingRecord]:
     elif kind == "longer":
         written[1] = key, b"0" * 100, stamp, ((name, content), *rest)
     elif kind == "another announcement":
-        written[1] = key, value, stamp, ((name, told._replace(crc=told.crc ^ 1).encoded()), *rest)
+        written[1] = key, value, stamp, ((name, header._replace(crc=header.crc ^ 1).encoded()), *rest)
     else:
         written[1] = key, value, stamp, ((name, b"nonsense"), *rest)
     return written
@@ -314,15 +319,15 @@ def test_damage_is_told_of_where_it_lies_until_one_seeks_past_it(kind: str) -> N
     log = [*parts(7, 1), *damaged(kind), *parts(8, 2), *parts(9, 1)]
     reader = Reader(log, OffsetAndMetadata(0))
     reader.fetch(10)
-    assert [one.key for one in reader.take()] == [b"k7"], "earlier records are given out"
+    assert [record.key for record in reader.take()] == [b"k7"], "earlier records are given out"
     for _ in range(3):
         reader.fetch(10)
-        with pytest.raises(KafkaError, match=r"t-0, offsets? .*seek to [34]") as told:
+        with pytest.raises(KafkaError, match=r"t-0, offsets? .*seek to [34]") as raised:
             reader.take()
-        assert told.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
         assert reader.committable().offset <= 1
     reader.seek(4)
-    assert [one.key for one in reader.rest()] == [b"k8", b"k9"]
+    assert [record.key for record in reader.rest()] == [b"k8", b"k9"]
     assert reader.committable() == OffsetAndMetadata(len(log))
 
 
@@ -337,7 +342,7 @@ def test_a_batch_that_is_damaged_does_not_cost_what_lies_across_it() -> None:
     reader.state.buffer.append(FetchedRecords(HERE, memoryview(torn), 2))
     with pytest.raises(KafkaError):
         reader.take()
-    assert [one.key for one in reader.rest()] == [b"k1", b"k2"]
+    assert [record.key for record in reader.rest()] == [b"k1", b"k2"]
 
 
 def test_without_an_assembly_segments_are_records() -> None:
@@ -346,13 +351,13 @@ def test_without_an_assembly_segments_are_records() -> None:
     reader.inbox = Inbox(cast(Fetcher, fetcher), None)
     reader.inbox.reassigned()
     reader.inbox.resume(reader.state, OffsetAndMetadata(1, "ottla-given-before:3"))
-    assert [one.offset for one in reader.rest()] == [1, 2]
+    assert [record.offset for record in reader.rest()] == [1, 2]
     assert reader.committable(2) == OffsetAndMetadata(2)
 
 
 def test_places_of_many_messages_are_remembered_as_long_as_they_are_unread() -> None:
     count = 3 * REMEMBERED
-    log = [one for number in range(count) for one in parts(number, 2)]
+    log = [part for number in range(count) for part in parts(number, 2)]
     reader = Reader(log, OffsetAndMetadata(0))
     reader.fetch(count)
     reader.inbox.unread.add(reader.take(count // 2))
@@ -395,16 +400,16 @@ def test_headers_that_make_no_sense_are_refused(segment: SegmentHeader, why: str
 def test_a_value_is_split_and_nothing_else(value: bytes, segment_bytes: int) -> None:
     record: PendingRecord = (b"key", value, 5, (("a", b"1"), ("b", None)))
     segments = list(Splitter(segment_bytes, 200, 1_000).split(record, b"i" * 16))
-    assert b"".join(one[1] or b"" for one in segments) == value
-    assert all(0 < len(one[1] or b"") <= segment_bytes and one[2] == 5 for one in segments)
-    assert [one[0] for one in segments].count(b"key") == 1
+    assert b"".join(segment[1] or b"" for segment in segments) == value
+    assert all(0 < len(segment[1] or b"") <= segment_bytes and segment[2] == 5 for segment in segments)
+    assert [segment[0] for segment in segments].count(b"key") == 1
     assert segments[-1][0] == b"key"
-    assert len({one[0] for one in segments}) == len(segments), (
+    assert len({segment[0] for segment in segments}) == len(segments), (
         "compaction must not take one for another's successor"
     )
     assert [headers[1:] for _, _, _, headers in segments[:-1]] == [()] * (len(segments) - 1)
     assert segments[-1][3][1:] == record[3]
-    assert {one[3][0][0] for one in segments} == {SEGMENT_HEADER}
+    assert {segment[3][0][0] for segment in segments} == {SEGMENT_HEADER}
 
 
 def test_limits_of_the_splitter() -> None:

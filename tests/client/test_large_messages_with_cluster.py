@@ -89,10 +89,10 @@ async def write(producer: Producer, topic: str, plan: str, partition: int = 0) -
 
 
 def names(records: list[ConsumerRecord]) -> str:
-    for one in records:
-        assert one.value == (one.key or b"").ljust(1) * len(one.value or b"")
-        assert len(one.value or b"") == (300 if (one.key or b"").isalpha() else 1)
-    return b"".join(one.key or b"" for one in records).decode()
+    for record in records:
+        assert record.value == (record.key or b"").ljust(1) * len(record.value or b"")
+        assert len(record.value or b"") == (300 if (record.key or b"").isalpha() else 1)
+    return b"".join(record.key or b"" for record in records).decode()
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "lz4", "zstd"])
@@ -113,10 +113,10 @@ async def test_ten_megabytes_arrive_among_records_of_others(
         whole, also, *rest = await asyncio.gather(
             first.send_and_wait(topic, value, b"key", headers=[("h", b"1")], timestamp_ms=1_700_000_000_000),
             second.send_and_wait(topic, value[::-1], b"key"),
-            *(plain.send_and_wait(topic, one, b"key") for one in others),
+            *(plain.send_and_wait(topic, other, b"key") for other in others),
         )
     found = await read(bootstrap, topic, 302)
-    by_offset = {(one.partition, one.offset): one for one in found}
+    by_offset = {(read_record.partition, read_record.offset): read_record for read_record in found}
     record = by_offset[whole.partition, whole.offset]
     assert (record.key, record.timestamp_ms, list(record.headers)) == (
         b"key",
@@ -125,8 +125,8 @@ async def test_ten_megabytes_arrive_among_records_of_others(
     )
     assert record.value == value
     assert by_offset[also.partition, also.offset].value == value[::-1]
-    assert [one.value for one in found if len(one.value or b"") < 10] == others
-    assert {one.partition for one in (whole, also, *rest)} == {whole.partition}, "the key chooses"
+    assert [read_record.value for read_record in found if len(read_record.value or b"") < 10] == others
+    assert {metadata.partition for metadata in (whole, also, *rest)} == {whole.partition}, "the key chooses"
 
 
 async def test_messages_without_key_and_of_the_synchronous_producer(bootstrap: str) -> None:
@@ -144,7 +144,7 @@ async def test_messages_without_key_and_of_the_synchronous_producer(bootstrap: s
         ) as producer:
             futures = [producer.send(topic, value) for value in values]
             futures.append(producer.send(topic, b"plain"))
-            return {(one.result().partition, one.result().offset) for one in futures}
+            return {(future.result().partition, future.result().offset) for future in futures}
 
     def read_all() -> list[ConsumerRecord]:
         options: dict[str, Any] = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"}
@@ -162,8 +162,8 @@ async def test_messages_without_key_and_of_the_synchronous_producer(bootstrap: s
 
     placed = await asyncio.to_thread(send_all)
     found = await asyncio.to_thread(read_all)
-    assert sorted(one.value or b"" for one in found) == sorted([*values, b"plain"])
-    assert {(one.partition, one.offset) for one in found} == placed
+    assert sorted(read_record.value or b"" for read_record in found) == sorted([*values, b"plain"])
+    assert {(read_record.partition, read_record.offset) for read_record in found} == placed
 
 
 async def test_a_consumer_that_starts_again_gets_what_lay_across_its_commit(
@@ -249,17 +249,17 @@ async def test_members_that_come_and_go_get_each_message_once(bootstrap: str) ->
     options: dict[str, Any] = {"bootstrap_servers": bootstrap, "linger_ms": 1}
     async with (
         asyncio.timeout(DEADLINE_S),
-        Producer(large_message_segment_size=20, **options) as one,
+        Producer(large_message_segment_size=20, **options) as first,
         Producer(large_message_segment_size=50, **options) as two,
         Producer(large_message_segment_size=30, **options) as three,
     ):
-        producers = [one, two, three]
+        producers = [first, two, three]
         await asyncio.gather(*(produce(number) for number in range(count)), consume(), consume())
-    numbers = [int((one.value or b"").split()[0]) for one in found]
+    numbers = [int((read_record.value or b"").split()[0]) for read_record in found]
     assert sorted(numbers) == list(range(count)), f"seed {seed}"
     assert all(
-        set((one.value or b"").split()) == {b"%d" % number}
-        for one, number in zip(found, numbers, strict=True)
+        set((record.value or b"").split()) == {b"%d" % number}
+        for record, number in zip(found, numbers, strict=True)
     )
 
 
@@ -281,7 +281,7 @@ async def test_transactions_count_with_all_their_segments_or_none(bootstrap: str
             await producer.send(topic, b"small")
             await producer.send(topic, values[2])
     stable = await read(bootstrap, topic, 4, isolation_level="read_committed")
-    assert sorted(one.value or b"" for one in stable) == sorted([*values[:3], b"small"])
+    assert sorted(record.value or b"" for record in stable) == sorted([*values[:3], b"small"])
     assert len(await read(bootstrap, topic, 5)) == 5, "a read-uncommitted consumer gets the aborted message"
     async with (
         asyncio.timeout(DEADLINE_S),
@@ -290,13 +290,13 @@ async def test_transactions_count_with_all_their_segments_or_none(bootstrap: str
     ):
         found = [await anext(transactions) for _ in range(3)]
         assert consumer.large_message_stats().buffered_bytes == 0
-    told = {one.commit_index is None: [] for one in found}
-    for one in found:
-        told[one.commit_index is None].append(
-            [record.value for some in one.records.values() for record in some]
+    by_kind = {transaction.commit_index is None: [] for transaction in found}
+    for transaction in found:
+        by_kind[transaction.commit_index is None].append(
+            [record.value for some in transaction.records.values() for record in some]
         )
-    assert told[True] == [[values[1]]]
-    assert told[False] == [[values[0]], [b"small", values[2]]]
+    assert by_kind[True] == [[values[1]]]
+    assert by_kind[False] == [[values[0]], [b"small", values[2]]]
 
 
 async def test_writers_of_one_transaction_write_large_messages_at_once(bootstrap: str, topic: str) -> None:
@@ -320,9 +320,9 @@ async def test_writers_of_one_transaction_write_large_messages_at_once(bootstrap
         aclosing(consumer.transactions()) as transactions,
     ):
         found = (await anext(transactions)).records[TopicPartition(topic, 0)]
-    assert sorted(one.value or b"" for one in found) == values
+    assert sorted(read_record.value or b"" for read_record in found) == values
     stable = await read(bootstrap, topic, 2, isolation_level="read_committed")
-    assert sorted(one.value or b"" for one in stable) == values
+    assert sorted(record.value or b"" for record in stable) == values
 
 
 async def test_offsets_of_a_transaction_keep_what_lies_across_them(bootstrap: str, topic: str) -> None:
@@ -338,9 +338,9 @@ async def test_offsets_of_a_transaction_keep_what_lies_across_them(bootstrap: st
                 reader(bootstrap, topic, group_id="copier", isolation_level="read_committed") as consumer,
                 producer.transaction(),
             ):
-                (one,) = await take(consumer, 1)
-                await producer.send(copies, one.value, one.key)
-                offsets = {TopicPartition(topic, 0): one.offset + 1}
+                (record,) = await take(consumer, 1)
+                await producer.send(copies, record.value, record.key)
+                offsets = {TopicPartition(topic, 0): record.offset + 1}
                 await producer.send_offsets_to_transaction(offsets, consumer)
     found = await read(bootstrap, copies, 8, isolation_level="read_committed")
     assert names(found) == "123a4b5c"
@@ -354,12 +354,14 @@ async def test_a_stock_client_reads_segments_as_records(bootstrap: str, topic: s
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found = [await asyncio.to_thread(consumer.poll, DEADLINE_S) for _ in range(4)]
     consumer.close()
-    assert b"".join(one.value() for one in found) == value
-    told = [read_segment(dict(one.headers())[SEGMENT_HEADER]) for one in found]
-    assert [(one.number, one.segments, one.value_bytes) for one in told] == [(n, 4, 1_000) for n in range(4)]
+    assert b"".join(message.value() for message in found) == value
+    headers = [read_segment(dict(message.headers())[SEGMENT_HEADER]) for message in found]
+    assert [(header.number, header.segments, header.value_bytes) for header in headers] == [
+        (n, 4, 1_000) for n in range(4)
+    ]
     assert (found[-1].offset(), found[-1].key()) == (placed.offset, b"key")
-    assert [one.value for one in await read(bootstrap, topic, 4, large_messages=False)] == [
-        one.value() for one in found
+    assert [record.value for record in await read(bootstrap, topic, 4, large_messages=False)] == [
+        message.value() for message in found
     ]
 
 
@@ -384,7 +386,7 @@ async def test_a_producer_that_is_killed_in_the_middle_holds_up_nobody(bootstrap
     written = last.offset - 4
     assert 0 < written < (30 << 20) // 300
     async with reader(bootstrap, topic, group_id="survivors") as consumer:
-        assert [one.value for one in await take(consumer, 2)] == [b"x" * 1_000, b"y"]
+        assert [record.value for record in await take(consumer, 2)] == [b"x" * 1_000, b"y"]
         assert await consumer.position(here) == last.offset + 1
         await consumer.commit()
         assert await consumer.committed(here) == 0
@@ -395,7 +397,7 @@ async def test_a_producer_that_is_killed_in_the_middle_holds_up_nobody(bootstrap
         Producer(bootstrap_servers=bootstrap) as producer,
     ):
         await producer.send(topic, b"z")
-        assert [one.value for one in await take(consumer, 1)] == [b"z"], "the others were given before"
+        assert [record.value for record in await take(consumer, 1)] == [b"z"], "the others were given before"
         assert consumer.large_message_stats().expired == 1
         await consumer.commit()
         assert await consumer.committed(here) == last.offset + 2
@@ -418,7 +420,7 @@ async def test_a_send_that_was_cancelled_gives_readers_nothing(bootstrap: str, t
         await producer.send_and_wait(topic, b"end")
     assert 0 < len(taken) < 12
     found = await read(bootstrap, topic, len(taken) + 2)
-    assert [one.value for one in found] == [b"begin", *taken, b"end"]
+    assert [read_record.value for read_record in found] == [b"begin", *taken, b"end"]
 
 
 async def test_what_is_too_large_is_refused_and_what_fails_fails_as_a_whole(bootstrap: str) -> None:
@@ -443,7 +445,7 @@ async def test_what_is_too_large_is_refused_and_what_fails_fails_as_a_whole(boot
         with pytest.raises(KafkaError) as refused:
             await failing
         assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
-    assert [one.value for one in await read(bootstrap, topic, 1)] == [b"n" * 9_000]
+    assert [record.value for record in await read(bootstrap, topic, 1)] == [b"n" * 9_000]
     async with Producer(transactional_id="f", large_message_segment_size=1_000, **options) as producer:
         with pytest.raises(TransactionFailed):
             async with producer.transaction():
@@ -484,7 +486,7 @@ async def test_a_segment_that_fails_while_others_wait_for_room(bootstrap: str) -
 
     await asyncio.to_thread(send_in_transactions)
     found = await read(bootstrap, topic, 2, isolation_level="read_committed")
-    assert [one.value for one in found] == [b"1", b"2"]
+    assert [read_record.value for read_record in found] == [b"1", b"2"]
 
 
 async def test_segments_that_are_deleted_cost_their_own_message_only(bootstrap: str, topic: str) -> None:
@@ -514,13 +516,13 @@ async def test_what_is_given_up_is_told_and_damage_is_raised(
         for _ in range(2):
             with pytest.raises(
                 KafkaError, match=f"{topic}-0, offset 5: .* has 8 bytes instead of 37"
-            ) as told:
+            ) as raised:
                 await take(consumer, 1)
-            assert told.value.code is ErrorCode.CORRUPT_MESSAGE
+            assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
         consumer.seek(here, 6)
         assert names(await take(consumer, 1)) == "3"
         assert consumer.large_message_stats().evicted == 1
-    (line,) = [one.getMessage() for one in caplog.records if "given up" in one.getMessage()]
+    (line,) = [record.getMessage() for record in caplog.records if "given up" in record.getMessage()]
     assert f"topic={topic} partition=0 first_offset=0 last_offset=0" in line
 
 
@@ -549,5 +551,5 @@ async def test_compaction_leaves_the_newest_message_of_each_key(bootstrap: str) 
             if len(found) < 60:
                 break
             await asyncio.sleep(0.1)
-    newest = {one.key: one.value for one in found}
+    newest = {read_record.key: read_record.value for read_record in found}
     assert newest == {b"key-0": values[98], b"key-1": values[99], b"end": b"end"}

@@ -106,7 +106,7 @@ async def test_a_start_that_failed(kind: Any) -> None:
 async def test_what_a_loop_that_ended_left_unread_is_not_read_any_more(cluster: FakeCluster) -> None:
     async with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
         pass
-    assert [one async for one in consumer] == []
+    assert [record async for record in consumer] == []
 
 
 @pytest.mark.parametrize("kind", NAMES)

@@ -210,8 +210,8 @@ async def test_each_partition_is_told_of_by_the_broker_that_leads_it() -> None:
     assert found.skipped == {"x": "says 1"}
     assert (found.troubles, found.unanswered) == ({2: "no route"}, {})
     (topic,) = found.topics
-    assert [one.log_end_offset for one in topic.partitions] == [0, 10, 20]
-    assert [one.trouble for one in topic.partitions] == ["", "", ""]
+    assert [copy.log_end_offset for copy in topic.partitions] == [0, 10, 20]
+    assert [copy.trouble for copy in topic.partitions] == ["", "", ""]
     assert topic.partitions[1].lineage == ((4, 2),)
     assert (topic.lag, topic.lag_bytes, topic.behind_ms) == (15, 150, 200)
     assert (found.lag, found.lag_bytes) == (15, 150)
@@ -230,7 +230,7 @@ async def test_a_broker_that_does_not_answer_leaves_its_partitions_unknown() -> 
         cluster.describe = describe
         found = await only(admin)
     assert {broker: type(error) for broker, error in found.unanswered.items()} == {1: ConnectionLost}
-    assert [one.lag for one in found.topics[0].partitions] == [0, None, 0]
+    assert [copy.lag for copy in found.topics[0].partitions] == [0, None, 0]
     assert (found.topics[0].lag, found.topics[0].lag_bytes, found.topics[0].behind_ms) == (None, None, None)
     assert (found.lag, found.skipped) == (None, None)
 
@@ -245,8 +245,8 @@ async def test_if_no_broker_answers_that_is_told() -> None:
 async def test_mirrors_are_found_by_name_though_a_broker_has_not_heard_of_one() -> None:
     async with mirroring() as (cluster, admin):
         cluster.describe = lambda broker: [described(name=name) for name in ("west", "east")[: broker + 1]]
-        assert [one.name for one in await admin.describe_mirrors()] == ["east", "west"]
-        assert [one.name for one in await admin.describe_mirrors(["west", "west"])] == ["west"]
+        assert [mirror.name for mirror in await admin.describe_mirrors()] == ["east", "west"]
+        assert [mirror.name for mirror in await admin.describe_mirrors(["west", "west"])] == ["west"]
         assert await admin.describe_mirrors([]) == []
         with pytest.raises(KafkaError, match="no mirror 'wets'; did you mean 'west'") as raised:
             await admin.describe_mirrors(["wets"])
@@ -292,7 +292,7 @@ async def test_a_mirror_is_limited_and_says_so() -> None:
     async with mirroring(1) as (cluster, admin):
         await admin.create_mirror("m", source="there:9092", topics="t", bandwidth=7_000)
         await admin.limit_mirror("m", 5_000)
-        assert [getattr(one, "bandwidth", None) for one in cluster.asked] == [7_000, 5_000]
+        assert [getattr(request, "bandwidth", None) for request in cluster.asked] == [7_000, 5_000]
         assert cluster.actions() == [(MirrorAction.LIMIT, [])]
         cluster.describe = lambda broker: [described(bandwidth=5_000)]
         assert (await only(admin)).bandwidth == 5_000

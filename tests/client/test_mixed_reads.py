@@ -52,14 +52,14 @@ async def test_ways_to_read_may_be_mixed(cluster: LocalCluster, seed: int) -> No
                 some = await consumer.getmany(*one_of, timeout_ms=5, max_records=chance.randrange(1, 20))
                 assert not some.keys() & {paused}
                 assert some.keys() <= set(one_of or both)
-                read += [int(one.value or b"") for records in some.values() for one in records]
+                read += [int(record.value or b"") for records in some.values() for record in records]
                 if paused is not None:
                     consumer.resume(paused)
                 if len(read) < COUNT:
                     read.append(int((await consumer.getone()).value or b""))
-        assert [await consumer.position(one) for one in both] == [COUNT // 2] * 2
+        assert [await consumer.position(partition) for partition in both] == [COUNT // 2] * 2
     for index in (0, 1):
-        assert [one for one in read if one % 2 == index] == list(range(index, COUNT, 2))
+        assert [number for number in read if number % 2 == index] == list(range(index, COUNT, 2))
 
 
 async def test_what_was_fetched_of_a_paused_partition_waits(cluster: LocalCluster) -> None:

@@ -102,7 +102,7 @@ class Searching:
     def __init__(self, cluster: Cluster, queues: Collection[PartitionQueue[Any]]) -> None:
         self.tasks: list[asyncio.Task[None]] = []
         self.woken = 0
-        spawn: Spawn = lambda one: self.tasks.append(asyncio.ensure_future(one))  # noqa: E731
+        spawn: Spawn = lambda coroutine: self.tasks.append(asyncio.ensure_future(coroutine))  # noqa: E731
         self.leaders = Leaders(cluster, queues, 1_000, spawn, self._wake, lambda *_: None)
 
     def _wake(self) -> None:

@@ -70,7 +70,9 @@ def test_signatures_name_every_option_with_its_default() -> None:
     producer = inspect.signature(Producer).parameters
     assert producer["transactional_id"].default is None
     assert producer["batch_size"].default == 256 * 1024
-    assert not any(one.kind is one.VAR_KEYWORD for one in (*consumer.values(), *producer.values()))
+    assert not any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in (*consumer.values(), *producer.values())
+    )
     assert producer["client_id"].default != consumer["client_id"].default
 
 

@@ -24,14 +24,14 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 
 async def test_a_member_reads_on_and_commits_when_the_only_broker_is_back(cluster: LocalCluster) -> None:
-    told = KeptEvents()
+    events = KeptEvents()
     consumer = Consumer(
         bootstrap_servers=cluster.bootstrap_servers,
         group_id="g",
         auto_offset_reset="earliest",
         heartbeat_interval_ms=50,
     )
-    consumer.subscribe(["t"], listener=told)
+    consumer.subscribe(["t"], listener=events)
     async with consumer, asyncio.timeout(60):
         assert (await consumer.getone()).value == b"before"
         cluster.kill(1)
@@ -47,7 +47,7 @@ async def test_a_member_reads_on_and_commits_when_the_only_broker_is_back(cluste
             await producer.send_and_wait("t", b"after")
         assert (await reading).value == b"after"
         assert await consumer.committed(TopicPartition("t", 0)) == 1
-        assert not told.all("revoked", "lost")  # its place in the group was still its own
+        assert not events.all("revoked", "lost")  # its place in the group was still its own
 
 
 async def test_a_reader_is_told_when_nobody_answers_for_longer_than_the_request_timeout(

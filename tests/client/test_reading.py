@@ -111,7 +111,7 @@ async def test_getmany_and_iteration_give_what_is_good_before(cluster: RunningCl
     here = TopicPartition(topic, 0)
     async with asyncio.timeout(60), reader(cluster, topic, value_deserializer=json.loads) as consumer:
         read = await consumer.getmany(timeout_ms=None)
-        assert [one.value for one in read[here]] == [1, 2]
+        assert [record.value for record in read[here]] == [1, 2]
         consumer.seek_to_beginning()
         seen: list[Any] = []
         with pytest.raises(SerializationFailed):
@@ -155,7 +155,7 @@ async def test_whole_transactions_are_deserialised(cluster: RunningCluster, topi
         found: list[Any] = []
         async with aclosing(consumer.transactions(after=after)) as transactions:
             async for transaction in transactions:
-                found += [one.value for some in transaction.records.values() for one in some]
+                found += [record.value for some in transaction.records.values() for record in some]
                 if len(found) >= count:
                     break
         return found
@@ -194,7 +194,9 @@ async def test_a_batch_goes_on_where_single_records_ended(cluster: RunningCluste
     here = TopicPartition(topic, 0)
     async with asyncio.timeout(60), reader(cluster, topic) as consumer:
         assert (await consumer.getone()).offset == 0
-        assert [one.offset for one in (await consumer.getmany(timeout_ms=None, max_records=2))[here]] == [
+        assert [
+            record.offset for record in (await consumer.getmany(timeout_ms=None, max_records=2))[here]
+        ] == [
             1,
             2,
         ]
@@ -303,11 +305,11 @@ async def test_what_is_in_hand_when_a_partition_is_revoked_is_read_by_the_next_o
         await until(lambda: len(first.assignment()) == len(second.assignment()) == 1)
         # A cooperative member continues after its buffered records of kept partitions; no others may be missing.
         kept = first.assignment() if strategy == "cooperative-sticky" else set()
-        read = {(one.partition, one.offset) for at in in_hand.keys() & kept for one in in_hand[at]}
+        read = {(record.partition, record.offset) for at in in_hand.keys() & kept for record in in_hand[at]}
         while len(read) < 8:
             for consumer in (first, second):
                 for records in (await consumer.getmany(timeout_ms=20)).values():
-                    read |= {(one.partition, one.offset) for one in records}
+                    read |= {(record.partition, record.offset) for record in records}
     await first.stop()
     await second.stop()
 
@@ -341,13 +343,13 @@ async def test_who_does_not_come_back_leaves_the_group_and_joins_again_with_the_
     cluster: RunningCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await write(cluster, topic, b"0", b"1")
-    here, told = TopicPartition(topic, 0), KeptEvents()
+    here, events = TopicPartition(topic, 0), KeptEvents()
     away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=1_000)
-    away.subscribe([topic], listener=told)
+    away.subscribe([topic], listener=events)
     async with asyncio.timeout(40), away:
         with caplog.at_level(logging.WARNING, "ottla"):
             assert (await away.getone()).offset == 0
-            await until(lambda: told.all("lost") == {here.partition})
+            await until(lambda: events.all("lost") == {here.partition})
         assert "nothing was read for longer than max_poll_interval_ms (1000 ms)" in caplog.text
         async with reader(cluster, topic, group_id=topic) as other:
             assert (await other.getone()).offset == 0, "it was not finished, and has another reader at once"
@@ -364,16 +366,16 @@ async def test_offsets_of_who_left_do_not_count_in_its_transaction(
     cluster: RunningCluster, topic: str
 ) -> None:
     await write(cluster, topic, b"0", b"1")
-    here, told = TopicPartition(topic, 0), KeptEvents()
+    here, events = TopicPartition(topic, 0), KeptEvents()
     away = reader(cluster, topic, group_id=topic, max_poll_interval_ms=1_000)
-    away.subscribe([topic], listener=told)
+    away.subscribe([topic], listener=events)
     async with (
         asyncio.timeout(40),
         away,
         Producer(bootstrap_servers=cluster.bootstrap, transactional_id=topic) as producer,
     ):
         await away.getone()
-        await until(lambda: told.all("lost") == {here.partition})
+        await until(lambda: events.all("lost") == {here.partition})
         with pytest.raises(TransactionFailed):
             async with producer.transaction():
                 await producer.send_offsets_to_transaction({here: 1}, away)

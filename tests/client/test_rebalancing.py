@@ -65,7 +65,9 @@ async def until(
 
 def shared(count: int, *members: Any) -> bool:
     """Return whether each of `count` partitions is read by one of these members, and each has a fair share."""
-    owned = [{(one.topic, one.partition) for one in member.assignment()} for member in members]
+    owned = [
+        {(partition.topic, partition.partition) for partition in member.assignment()} for member in members
+    ]
     sizes = [len(some) for some in owned]
     return sum(sizes) == len(set().union(*owned)) == count and max(sizes) - min(sizes) <= 1
 
@@ -84,44 +86,44 @@ async def test_cooperative_members_read_on_what_they_keep(cluster: RunningCluste
 
     async def poll() -> None:
         for records in (await first.getmany(timeout_ms=50)).values():
-            read.update((one.partition, one.offset) for one in records)
+            read.update((record.partition, record.offset) for record in records)
 
-    told = KeptEvents()
+    events = KeptEvents()
     first, second = (member(cluster, "keeping", "cooperative-sticky") for _ in range(2))
     producing = asyncio.ensure_future(produce())
-    first.subscribe(["kept"], listener=told)
+    first.subscribe(["kept"], listener=events)
     second.subscribe(["kept"])
     async with first:
         await until(lambda: len(read) > 20, poll)
         async with second:
             await until(lambda: shared(4, first, second), poll)
-            kept = {one.partition for one in first.assignment()}
+            kept = {partition.partition for partition in first.assignment()}
             seen = len(read)
             await until(lambda: len(read) > seen + 20, poll)
-            assert told.all("revoked") == {0, 1, 2, 3} - kept
+            assert events.all("revoked") == {0, 1, 2, 3} - kept
         stop.set()
         await producing
     assert all(times == 1 for (partition, _), times in read.items() if partition in kept)
-    assert not told.all("lost")
+    assert not events.all("lost")
 
 
 async def test_more_members_than_partitions_come_and_go(cluster: RunningCluster) -> None:
     await create(cluster, "crowded", 3)
     members = [member(cluster, "crowd", "cooperative-sticky") for _ in range(4)]
-    for one in members:
-        one.subscribe(["crowded"])
-        await one.start()
+    for consumer in members:
+        consumer.subscribe(["crowded"])
+        await consumer.start()
     await until(lambda: shared(3, *members))
-    before = {one: one.assignment() for one in members}
-    idle = next(one for one in members if not before[one])
-    leaving = next(one for one in members if one is not idle)
+    before = {consumer: consumer.assignment() for consumer in members}
+    idle = next(consumer for consumer in members if not before[consumer])
+    leaving = next(consumer for consumer in members if consumer is not idle)
     await leaving.stop()
-    staying = [one for one in members if one is not leaving]
+    staying = [consumer for consumer in members if consumer is not leaving]
     await until(lambda: shared(3, *staying))
     assert idle.assignment() == before[leaving]
-    assert all(one.assignment() == before[one] for one in staying if one is not idle)
-    for one in staying:
-        await one.stop()
+    assert all(consumer.assignment() == before[consumer] for consumer in staying if consumer is not idle)
+    for consumer in staying:
+        await consumer.stop()
 
 
 class Librdkafka:
@@ -156,10 +158,10 @@ class Librdkafka:
         return set(self._owned)
 
     def _assigned(self, _: object, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        self._owned |= {TopicPartition(one.topic, one.partition) for one in partitions}
+        self._owned |= {TopicPartition(partition.topic, partition.partition) for partition in partitions}
 
     def _revoked(self, _: object, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        self._owned -= {TopicPartition(one.topic, one.partition) for one in partitions}
+        self._owned -= {TopicPartition(partition.topic, partition.partition) for partition in partitions}
 
     def _poll(self) -> None:
         while not self._done.is_set():
@@ -169,15 +171,15 @@ class Librdkafka:
 
 async def test_a_librdkafka_member_joins_ours(cluster: RunningCluster) -> None:
     await create(cluster, "joined", 6)
-    told = KeptEvents()
+    events = KeptEvents()
     ours = member(cluster, "joined", "cooperative-sticky")
-    ours.subscribe(["joined"], listener=told)
+    ours.subscribe(["joined"], listener=events)
     async with ours:
         await until(lambda: shared(6, ours))
         with Librdkafka(cluster, "joined", "joined") as theirs:
             await until(lambda: shared(6, ours, theirs))
-            assert told.all("revoked").isdisjoint(one.partition for one in ours.assignment())
-            assert len(told.all("revoked")) == 3, "no more than the newcomer's share"
+            assert events.all("revoked").isdisjoint(partition.partition for partition in ours.assignment())
+            assert len(events.all("revoked")) == 3, "no more than the newcomer's share"
         await until(lambda: shared(6, ours))
 
 
@@ -194,9 +196,9 @@ async def test_a_librdkafka_member_makes_room_for_ours(cluster: RunningCluster) 
 
 async def test_a_group_with_an_aiokafka_member(cluster: RunningCluster) -> None:
     await create(cluster, "with-aiokafka", 6)
-    told = KeptEvents()
+    events = KeptEvents()
     ours = member(cluster, "sticking", "sticky")
-    ours.subscribe(["with-aiokafka"], listener=told)
+    ours.subscribe(["with-aiokafka"], listener=events)
     async with ours:
         await until(lambda: shared(6, ours))
         theirs = AIOKafkaConsumer(
@@ -234,15 +236,15 @@ async def test_a_group_with_a_java_member(cluster: RunningCluster, tmp_path: Pat
             *("--command-config", str(settings)),
         )
     )
-    told = KeptEvents()
+    events = KeptEvents()
     ours = member(cluster, "with-java", "cooperative-sticky")
-    ours.subscribe(["with-java"], listener=told)
+    ours.subscribe(["with-java"], listener=events)
     async with ours:
         await until(lambda: shared(6, ours))
         with theirs:
             await until(lambda: len(ours.assignment()) == 3)
-            kept = {one.partition for one in ours.assignment()}
-            assert told.all("revoked") == set(range(6)) - kept
+            kept = {partition.partition for partition in ours.assignment()}
+            assert events.all("revoked") == set(range(6)) - kept
             await until(lambda: theirs.assigned == set(range(6)) - kept)
             await asyncio.to_thread(theirs.stop)
         await until(lambda: shared(6, ours))
@@ -271,7 +273,7 @@ async def test_a_pattern_follows_topics_that_come_and_go(cluster: RunningCluster
         async with asyncio.timeout(60):
             assert (await consumer.getone()).value == b"young"
         await admin.delete_topics([f"{prefix}-a"])
-        await until(lambda: {one.topic for one in consumer.assignment()} == {f"{prefix}-b"})
+        await until(lambda: {partition.topic for partition in consumer.assignment()} == {f"{prefix}-b"})
         await admin.create_partitions(f"{prefix}-b", 4)
         await until(lambda: len(consumer.assignment()) == 4)
         assert f"{prefix}-a" not in await admin.list_topics(), "not created by asking for it"
@@ -287,7 +289,7 @@ async def test_subscriptions_change_and_end(cluster: RunningCluster) -> None:
             second.subscribe(["old"])
             await until(lambda: shared(2, first, second))  # noqa: B023
             first.subscribe(["new"])
-            await until(lambda: {one.topic for one in first.assignment()} == {"new"})  # noqa: B023
+            await until(lambda: {partition.topic for partition in first.assignment()} == {"new"})  # noqa: B023
             await until(lambda: shared(4, first, second))  # noqa: B023
             await first.unsubscribe()
             assert not first.assignment()
@@ -314,14 +316,14 @@ async def test_a_listener_hands_over_what_was_read_to_the_letter(cluster: Runnin
 
         async def poll(consumer: Consumer) -> None:
             for records in (await consumer.getmany(timeout_ms=20, max_records=7)).values():
-                read.update(one.value or b"" for one in records)  # noqa: B023
+                read.update(record.value or b"" for record in records)  # noqa: B023
 
         members: list[Consumer] = []
         for _ in range(3):
-            one = member(cluster, f"exactly-{strategy}", strategy)
-            one.subscribe(["exactly"], listener=Committing(one))
-            await one.start()
-            members.append(one)
+            consumer = member(cluster, f"exactly-{strategy}", strategy)
+            consumer.subscribe(["exactly"], listener=Committing(consumer))
+            await consumer.start()
+            members.append(consumer)
             await until(lambda: shared(4, *members), lambda: asyncio.gather(*map(poll, members)))  # noqa: B023
         await members.pop(0).stop()
         await until(lambda: len(read) == count, lambda: asyncio.gather(*map(poll, members)))  # noqa: B023
@@ -335,9 +337,9 @@ async def test_a_listener_hands_over_what_was_read_to_the_letter(cluster: Runnin
 
 async def test_a_static_member_comes_back_to_its_partitions(cluster: RunningCluster) -> None:
     await create(cluster, "static", 4)
-    told = KeptEvents()
+    kept_events = KeptEvents()
     other = member(cluster, "statics", group_instance_id="b")
-    other.subscribe(["static"], listener=told)
+    other.subscribe(["static"], listener=kept_events)
 
     def static() -> Consumer:
         made = member(cluster, "statics", group_instance_id="a")
@@ -348,10 +350,10 @@ async def test_a_static_member_comes_back_to_its_partitions(cluster: RunningClus
         async with static() as first:
             await until(lambda: shared(4, first, other))
             before = first.assignment()
-            events = list(told.events)
+            events = list(kept_events.events)
         async with static() as again:
             await until(lambda: again.assignment() == before)
-        assert told.events == events, "no other member noticed"
+        assert kept_events.events == events, "no other member noticed"
 
 
 async def test_lag_is_what_may_still_be_read(cluster: RunningCluster) -> None:

@@ -76,7 +76,7 @@ async def test_what_is_wanted_meanwhile_is_asked_together_when_the_answer_is_the
     questions.answers[0].set_result(None)
     await questions.asked_times(2)
     assert first.done()
-    assert not any(one.done() for one in others)
+    assert not any(task.done() for task in others)
     questions.answers[1].set_result(None)
     await asyncio.gather(*others)
     assert questions.asked == [["a"], ["a", "b", "c"]]
@@ -120,7 +120,7 @@ async def test_when_it_is_closed_nobody_waits_any_more() -> None:
     await questions.refreshing.close()
     async with asyncio.timeout(20):
         ended = await asyncio.gather(*waiting, return_exceptions=True)
-    assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+    assert all(isinstance(exception, asyncio.CancelledError) for exception in ended)
 
 
 class Asked(Cluster):
@@ -145,7 +145,9 @@ class Asked(Cluster):
 
 def known(*names: str | None) -> MetadataResponse:
     partitions = [MetadataResponsePartition(partition_index=0, leader_id=1)]
-    return MetadataResponse(topics=[MetadataResponseTopic(name=one, partitions=partitions) for one in names])
+    return MetadataResponse(
+        topics=[MetadataResponseTopic(name=name, partitions=partitions) for name in names]
+    )
 
 
 async def test_a_cluster_is_asked_about_the_topics_in_need_and_not_about_all() -> None:

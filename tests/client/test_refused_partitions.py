@@ -56,11 +56,11 @@ class DenyingCluster(LosingCluster):
         await asyncio.sleep(0)
         answers = [
             ListOffsetsPartitionResponse(
-                partition_index=one.partition_index,
+                partition_index=partition.partition_index,
                 offset=0,
-                error_code=0 if one.partition_index else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                error_code=0 if partition.partition_index else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             )
-            for one in message.topics[0].partitions
+            for partition in message.topics[0].partitions
         ]
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="moved", partitions=answers)])
 
@@ -76,14 +76,14 @@ class Denying:
 
     async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
         await asyncio.sleep(0)
-        answers = [await self._answer(one) for one in message.topics[0].partitions]
+        answers = [await self._answer(partition) for partition in message.topics[0].partitions]
         return FetchResponse(responses=[FetchableTopicResponse(topic="moved", partitions=answers)])
 
-    async def _answer(self, one: FetchPartition) -> PartitionData:
-        answer = PartitionData(partition_index=one.partition, high_watermark=1)
-        if one.partition == 0:
+    async def _answer(self, partition: FetchPartition) -> PartitionData:
+        answer = PartitionData(partition_index=partition.partition, high_watermark=1)
+        if partition.partition == 0:
             answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif one.fetch_offset == 0:
+        elif partition.fetch_offset == 0:
             answer.records = encode_batch([(None, b"the only one", 0)])
         else:
             await asyncio.Event().wait()
@@ -100,17 +100,17 @@ async def test_a_partition_that_is_refused_keeps_no_other_from_being_read(known_
     inbox = Inbox(fetcher, None)
     fetcher.assign(MANY[:2])
     inbox.reassigned()
-    for one in MANY[:2]:
+    for partition in MANY[:2]:
         if known_position:
-            fetcher.assigned[one].seek(0)
+            fetcher.assigned[partition].seek(0)
         else:
-            fetcher.assigned[one].look_up(EARLIEST)
+            fetcher.assigned[partition].look_up(EARLIEST)
     fetcher.start()
     try:
         async with asyncio.timeout(25):
             while not (taken := inbox.take(set(), 9)):
                 await asyncio.sleep(0)
-        assert [one.value for one in taken[MANY[1]]] == [b"the only one"]
+        assert [record.value for record in taken[MANY[1]]] == [b"the only one"]
         with pytest.raises(KafkaError, match="moved-0"):
             fetcher.raise_failure()
     finally:
@@ -126,14 +126,14 @@ class Busy(Denying):
         self._cluster.fetches += 1
         return await super().request(message)
 
-    async def _answer(self, one: FetchPartition) -> PartitionData:
-        answer = PartitionData(partition_index=one.partition, high_watermark=10_000)
-        if one.partition == 0:
+    async def _answer(self, partition: FetchPartition) -> PartitionData:
+        answer = PartitionData(partition_index=partition.partition, high_watermark=10_000)
+        if partition.partition == 0:
             self._cluster.times += 1
             answer.error_code = self._cluster.refusal
         else:
             batch = bytearray(encode_batch([(None, b"more", 0)]))
-            patch_place(memoryview(batch), parse_header(batch), one.fetch_offset, 0)
+            patch_place(memoryview(batch), parse_header(batch), partition.fetch_offset, 0)
             answer.records = bytes(batch)
         return answer
 
@@ -159,11 +159,11 @@ async def _busy_for(cluster: BusyCluster, fetches: int, *, known_position: bool)
     inbox = Inbox(fetcher, None)
     fetcher.assign(MANY[:2])
     inbox.reassigned()
-    for one in MANY[:2]:
-        if known_position or one.partition:
-            fetcher.assigned[one].seek(0)
+    for partition in MANY[:2]:
+        if known_position or partition.partition:
+            fetcher.assigned[partition].seek(0)
         else:
-            fetcher.assigned[one].look_up(EARLIEST)
+            fetcher.assigned[partition].look_up(EARLIEST)
     fetcher.start()
     try:
         async with asyncio.timeout(25):
@@ -229,8 +229,8 @@ async def test_a_broker_that_fails_whole_fetches_is_asked_again_after_a_wait(con
     cluster = FailingCluster(connects=connects)
     fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
     fetcher.assign(MANY[:2])
-    for one in MANY[:2]:
-        fetcher.assigned[one].seek(0)
+    for partition in MANY[:2]:
+        fetcher.assigned[partition].seek(0)
     fetcher.start()
     try:
         await asyncio.wait_for(fetcher.wait(None), 25)

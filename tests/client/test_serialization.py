@@ -112,13 +112,15 @@ async def test_nobody_waits_for_ever_after_a_fault_of_the_producer_itself() -> N
     async with asyncio.timeout(20), fake_cluster() as cluster:
         producer = Producer(bootstrap_servers=cluster.bootstrap)
         await producer.start()
-        told: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        calls: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: calls.append(context["exception"])
+        )
         with mock.patch.object(requests, "encode_records", side_effect=OverflowError("too far")):
             delivery = await producer.send("t", b"")
             with pytest.raises(ClientError, match=r"fault of its own: OverflowError\('too far'\)"):
                 await delivery
-        assert isinstance(told[0], OverflowError), "it is not hidden from the loop's handler"
+        assert isinstance(calls[0], OverflowError), "it is not hidden from the loop's handler"
         with pytest.raises(ClientError, match="fault of its own"):
             await producer.send("t", b"")
         await producer.flush()

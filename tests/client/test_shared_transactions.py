@@ -74,8 +74,8 @@ async def test_exactly_the_chosen_writers_count() -> None:
 async def test_exactly_the_chosen_writers_count_whatever_fails(seed: int) -> None:
     chance = random.Random(seed)
     final = (Fault.INVALID_TIMESTAMP, Fault.REFUSED)
-    faults = [one for one in Fault if one not in (Fault.NONE, Fault.HANG, *final)]
-    troubles = [one for one in Trouble if one not in (Trouble.NONE, Trouble.ABORTABLE)]
+    faults = [fault for fault in Fault if fault not in (Fault.NONE, Fault.HANG, *final)]
+    troubles = [trouble for trouble in Trouble if trouble not in (Trouble.NONE, Trouble.ABORTABLE)]
     async with transactional_cluster(2, brokers=2, partitions=2) as cluster:
         cluster.fault = lambda: chance.choice(faults) if chance.random() < 0.2 else Fault.NONE
         cluster.trouble = lambda: chance.choice(troubles) if chance.random() < 0.2 else Trouble.NONE
@@ -84,7 +84,7 @@ async def test_exactly_the_chosen_writers_count_whatever_fails(seed: int) -> Non
             for number in range(8):
                 async with await producer.begin(app_version=number) as transaction:
                     for writer in range(chance.randrange(4)):
-                        values = [b"%d-%d-%d" % (number, writer, one) for one in range(5)]
+                        values = [b"%d-%d-%d" % (number, writer, place) for place in range(5)]
                         receipt = await write(cluster, transaction.token, *values)
                         if chance.random() < 0.6:
                             transaction.include(str(receipt))
@@ -216,7 +216,7 @@ async def test_a_fenced_owner_commits_nothing() -> None:
 
 async def test_other_clusters_say_that_they_have_none() -> None:
     async with transactional_cluster(2) as cluster:
-        cluster.served = [one for one in cluster.served if one.api_key < 20_000]
+        cluster.served = [request for request in cluster.served if request.api_key < 20_000]
         async with owner(cluster) as producer:
             with pytest.raises(VersionUnsupported, match="BeginTransaction"):
                 await producer.begin()

@@ -39,9 +39,9 @@ different = st.dictionaries(
 equal = st.builds(dict.fromkeys, st.sets(st.sampled_from(MEMBERS), min_size=1), st.just(frozenset(TOPICS)))
 
 
-def holder_of(one: TopicPartition, claims: Mapping[str, Claim]) -> str | None:
+def holder_of(partition: TopicPartition, claims: Mapping[str, Claim]) -> str | None:
     """Return the owner by the definition: the newest generation, then the first id."""
-    who = [(-claim.generation, member) for member, claim in claims.items() if one in claim.partitions]
+    who = [(-claim.generation, member) for member, claim in claims.items() if partition in claim.partitions]
     return min(who)[1] if who else None
 
 
@@ -51,7 +51,8 @@ def cost(
     """Return (distance from balance, moves): the least is the best."""
     loads = [sum(member == owner for owner in placed.values()) for member in wanted]
     moves = sum(
-        (holder := holder_of(one, claims)) != member and holder in wanted for one, member in placed.items()
+        (holder := holder_of(partition, claims)) != member and holder in wanted
+        for partition, member in placed.items()
     )
     return sum(load**2 for load in loads), moves
 
@@ -62,7 +63,7 @@ def everywhere(wanted: Mapping[str, frozenset[str]], counts: Mapping[str, int]) 
 
 
 def where(placed: Placed) -> dict[TopicPartition, str]:
-    return {one: member for member, partitions in placed.items() for one in partitions}
+    return {partition: member for member, partitions in placed.items() for partition in partitions}
 
 
 @given(st.one_of(equal, different), counts, claims)
@@ -71,8 +72,8 @@ def test_each_partition_once_at_a_member_that_wants_it(
 ) -> None:
     placed = sticky(wanted, counts, claims)
     assert set(placed) == set(wanted)
-    assert all(one.topic in wanted[member] for member, some in placed.items() for one in some)
-    assert sorted(one for some in placed.values() for one in some) == everywhere(wanted, counts)
+    assert all(partition.topic in wanted[member] for member, some in placed.items() for partition in some)
+    assert sorted(partition for some in placed.values() for partition in some) == everywhere(wanted, counts)
 
 
 @given(equal, counts, claims)
@@ -83,14 +84,14 @@ def test_who_want_the_same_differ_by_one_at_most_and_no_move_is_for_nothing(
     shares = [len(some) for some in placed.values()]
     assert max(shares) - min(shares) <= 1
     had = dict.fromkeys(wanted, 0)
-    for one in everywhere(wanted, counts):
-        holder = holder_of(one, claims)
+    for partition in everywhere(wanted, counts):
+        holder = holder_of(partition, claims)
         if holder in had:
             had[holder] += 1
     floor, larger = divmod(sum(shares), len(wanted))
     above = sum(many > floor for many in had.values())
     kept_at_best = sum(min(many, floor) for many in had.values()) + min(above, larger)
-    kept = sum(holder_of(one, claims) == member for one, member in where(placed).items())
+    kept = sum(holder_of(partition, claims) == member for partition, member in where(placed).items())
     assert kept == kept_at_best
 
 
@@ -99,7 +100,7 @@ def test_no_assignment_is_more_balanced_where_they_want_different_topics(
     wanted: dict[str, frozenset[str]], counts: dict[str, int], claims: dict[str, Claim]
 ) -> None:
     partitions = everywhere(wanted, counts)
-    takers = [[member for member in wanted if one.topic in wanted[member]] for one in partitions]
+    takers = [[member for member in wanted if partition.topic in wanted[member]] for partition in partitions]
     best = min(
         cost(dict(zip(partitions, chosen, strict=True)), wanted, claims)[0]
         for chosen in itertools.product(*takers)
@@ -152,11 +153,11 @@ def test_the_newer_generation_keeps_a_partition_that_two_claim() -> None:
     wanted = {"m1": ["a"], "m2": ["a"]}
     claims = {"m1": Claim(4, [disputed]), "m2": Claim(5, [disputed])}
     assert sticky(wanted, {"a": 1}, claims) == {"m1": [], "m2": [disputed]}
-    for assign, told in (
+    for assign, subscription_of in (
         (sticky_assign, lambda claim: Subscription(("a",), user_data=sticky_user_data(claim))),
         (cooperative_sticky_assign, lambda claim: Subscription(("a",), claim)),
     ):
-        given_to = assign({member: told(claim) for member, claim in claims.items()}, {"a": 1})
+        given_to = assign({member: subscription_of(claim) for member, claim in claims.items()}, {"a": 1})
         assert given_to == {"m1": {}, "m2": {"a": [0]}}
 
 
@@ -165,13 +166,16 @@ def test_cooperative_members_get_nothing_that_another_one_has_yet_to_give_up(
     wanted: dict[str, frozenset[str]], counts: dict[str, int], claims: dict[str, Claim]
 ) -> None:
     """Once all have given up their revoked partitions, the next round assigns everything."""
-    told = {
+    subscriptions = {
         member: Subscription(tuple(topics), claims.get(member, Claim(3))) for member, topics in wanted.items()
     }
-    first = cooperative_sticky_assign(told, counts)
+    first = cooperative_sticky_assign(subscriptions, counts)
     for member, topics in first.items():
-        for one in (TopicPartition(topic, index) for topic, some in topics.items() for index in some):
-            assert holder_of(one, {name: each.owned for name, each in told.items()}) in (None, member)
+        for partition in (TopicPartition(topic, index) for topic, some in topics.items() for index in some):
+            assert holder_of(partition, {name: each.owned for name, each in subscriptions.items()}) in (
+                None,
+                member,
+            )
     kept = {
         member: Subscription(
             tuple(wanted[member]),

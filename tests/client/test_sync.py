@@ -132,8 +132,10 @@ def test_records_come_back_as_they_were_sent(cluster: RunningCluster, topic: str
         assert producer.partitions_for(topic) == [0, 1]
     with reader(cluster, topic) as consumer:
         found = list(islice(consumer, 5_001))
-    assert [one.value for one in found if one.partition == 0] == [b"%d" % number for number in range(5_000)]
-    (other,) = (one for one in found if one.partition == 1)
+    assert [record.value for record in found if record.partition == 0] == [
+        b"%d" % number for number in range(5_000)
+    ]
+    (other,) = (record for record in found if record.partition == 1)
     assert (other.key, other.value, other.timestamp_ms, list(other.headers)) == (
         b"k",
         b"v",
@@ -159,9 +161,11 @@ def test_many_threads_share_a_producer_and_a_consumer(cluster: RunningCluster, t
             threads.submit(lambda: [consumer.getone(timeout_ms=30_000) for _ in range(1_000)])
             for _ in range(4)
         ]
-        found = sorted((one for some in taken for one in some.result()), key=lambda one: one.offset)
+        found = sorted(
+            (record for some in taken for record in some.result()), key=lambda record: record.offset
+        )
     for thread in range(8):
-        values = [one.value for one in found if one.key == b"%d" % thread]
+        values = [record.value for record in found if record.key == b"%d" % thread]
         assert values == [b"%d" % number for number in range(500)]
 
 
@@ -187,7 +191,7 @@ def test_both_ways_into_a_batch_mix_from_many_threads(cluster: RunningCluster, t
             assert producer._client._appender.buffered_bytes == 0
     finally:
         sys.setswitchinterval(before_s)
-    values = {one.offset: one.value for one in read(cluster, topic, 8_000)}
+    values = {record.offset: record.value for record in read(cluster, topic, 8_000)}
     for thread, places in enumerate(offsets):
         assert places == sorted(places)
         assert [values[place] for place in places] == [b"%d-%d" % (thread, n) for n in range(2_000)]
@@ -199,12 +203,12 @@ def test_only_records_that_were_seen_are_committed(cluster: RunningCluster, topi
         for number in range(100):
             producer.send(topic, b"%d" % number, partition=0)
     with reader(cluster, topic, "billing") as consumer:
-        assert [one.offset for one in islice(consumer, 10)] == list(range(10))
+        assert [record.offset for record in islice(consumer, 10)] == list(range(10))
         consumer.commit()
         assert consumer.committed(here) == 10
         assert consumer.position(here) == 10
     with reader(cluster, topic, "billing", enable_auto_commit=True) as consumer:
-        assert [one.offset for one in islice(consumer, 5)] == list(range(10, 15))
+        assert [record.offset for record in islice(consumer, 5)] == list(range(10, 15))
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         assert admin.committed_offsets("billing")[here] == 15
 
@@ -257,7 +261,7 @@ def test_transactions_count_whole_or_not_at_all(cluster: RunningCluster, topic: 
             lost = [producer.send(topic, b"aborted", partition=number % 2) for number in range(300)]
             raise ZeroDivisionError
         wait(lost, 30)
-        kinds = {type(one.exception(0)) for one in lost}
+        kinds = {type(future.exception(0)) for future in lost}
         assert kinds <= {TransactionAborted, type(None)}
         with pytest.raises(OutOfTurn, match="begin a transaction first"):
             producer.send(topic, b"outside")
@@ -290,7 +294,7 @@ def test_a_record_that_could_not_be_handed_on_keeps_its_transaction_from_being_c
         assert isinstance(bad.exception(0), ClientError)
         with producer.transaction():
             producer.send(topic, b"better", key=b"good")
-    assert [one.value for one in read(cluster, topic, 1)] == [b"better"]
+    assert [record.value for record in read(cluster, topic, 1)] == [b"better"]
 
 
 def test_writers_in_threads_and_whole_transactions(cluster: RunningCluster, topic: str) -> None:
@@ -538,7 +542,7 @@ def test_calls_on_the_loop_s_own_thread_are_refused(cluster: RunningCluster, top
         future.add_done_callback(misuse)
         producer.flush()
         wait_until(lambda: len(raised) == 3, "three refusals")
-    assert all("would wait for itself: call it from another thread" in str(one) for one in raised)
+    assert all("would wait for itself: call it from another thread" in str(error) for error in raised)
 
 
 def test_a_callback_that_exits_does_not_end_the_loop(
@@ -695,7 +699,7 @@ sys.stdin.readline()
 def test_clients_that_were_not_stopped_are_at_the_end(cluster: RunningCluster, topic: str) -> None:
     done = run_script(CARELESS, cluster.bootstrap, topic)
     assert (done.returncode, done.stdout, done.stderr) == (0, "sent\n", "")
-    assert {one.value for one in read(cluster, topic, 2)} == {b"1", b"2"}
+    assert {record.value for record in read(cluster, topic, 2)} == {b"1", b"2"}
 
 
 def test_a_cluster_that_is_silent_does_not_keep_the_interpreter(cluster: RunningCluster, topic: str) -> None:

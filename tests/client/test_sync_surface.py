@@ -86,7 +86,7 @@ def test_every_call_is_there_with_the_same_parameters(waiting: type, blocking: t
             added = found.pop()
             assert (added.name, added.kind, added.default) == ("timeout_ms", added.KEYWORD_ONLY, None), name
             assert added.annotation == "float | None", name
-        assert [str(one) for one in found] == [str(one) for one in expected], name
+        assert [str(parameter) for parameter in found] == [str(parameter) for parameter in expected], name
         if returned(theirs[name]) not in (waiting.__name__, "Self"):
             assert returned(ours[name]) == returned(theirs[name]), name
 

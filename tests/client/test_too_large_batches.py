@@ -160,7 +160,7 @@ async def test_parts_have_no_more_time_than_the_batch_had() -> None:
         deliveries = [await producer.send("t", bytes(1_000)) for _ in range(20)]
         async with asyncio.timeout(25):
             found = await asyncio.gather(*deliveries, return_exceptions=True)
-        assert all(isinstance(one, RequestTimedOut) for one in found)
+        assert all(isinstance(outcome, RequestTimedOut) for outcome in found)
 
 
 async def test_whoever_waits_in_any_way_is_told_of_the_part_with_his_record() -> None:
@@ -170,19 +170,19 @@ async def test_whoever_waits_in_any_way_is_told_of_the_part_with_his_record() ->
         Producer(bootstrap_servers=cluster.bootstrap, linger_ms=5) as producer,
     ):
         cluster.batch_bytes_max = 3_000
-        told: list[int] = []
+        calls: list[int] = []
         deliveries = [await producer.send("t", b"%d" % number + bytes(500)) for number in range(40)]
         for number, delivery in enumerate(deliveries):
-            delivery.add_done_callback(lambda _, number=number: told.append(number))
-        tasks = [asyncio.ensure_future(asyncio.wait_for(one, 25)) for one in deliveries[:20]]
+            delivery.add_done_callback(lambda _, number=number: calls.append(number))
+        tasks = [asyncio.ensure_future(asyncio.wait_for(delivery, 25)) for delivery in deliveries[:20]]
         while not cluster.refused_sizes:
             await asyncio.sleep(0)
         cancelled = deliveries[-1].cancel()
         places = await asyncio.gather(*tasks, *deliveries[20:39])
         assert [place.offset for place in places] == list(range(39))
-        assert [await one for one in deliveries[:39]] == places
+        assert [await delivery for delivery in deliveries[:39]] == places
         await producer.flush()
-        assert sorted(told) == [*range(40)]
+        assert sorted(calls) == [*range(40)]
         assert deliveries[-1].cancelled() == cancelled
         assert deliveries[7].done()
         assert deliveries[7].result().offset == 7

@@ -93,7 +93,7 @@ async def test_a_consumer_asks_no_more_about_a_topic_that_it_has_left(
         for topic in (left, read):
             consumer.subscribe([topic])
             async with asyncio.timeout(30):
-                while {one.topic for one in consumer.assignment()} != {topic}:
+                while {partition.topic for partition in consumer.assignment()} != {topic}:
                     await consumer.getmany(timeout_ms=10)
         await admin.delete_topics([left])
         await looked_again(consumer._cluster)

@@ -204,13 +204,18 @@ async def test_all_brokers_make_one_list() -> None:
         }
         cluster.refusals = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
         listed = await admin.list_transactions()
-        assert [(one.transactional_id, one.producer_id, one.coordinator) for one in listed] == [
+        assert [
+            (transaction.transactional_id, transaction.producer_id, transaction.coordinator)
+            for transaction in listed
+        ] == [
             ("a", 1, 2),
             ("b", 2, 1),
             ("c", 3, 0),
         ]
         some = await admin.list_transactions(states=["Ongoing"], producer_ids=[1, 3])
-        assert [(one.transactional_id, one.state) for one in some] == [("c", "Ongoing")]
+        assert [(transaction.transactional_id, transaction.state) for transaction in some] == [
+            ("c", "Ongoing")
+        ]
         with pytest.raises(ValueError, match="no transaction is ever Odd"):
             await admin.list_transactions(states=["Odd"])
 
@@ -224,13 +229,13 @@ async def test_a_coordinator_that_loads_hides_no_other() -> None:
         assert isinstance(loading, KafkaError)
         assert loading.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert {
-            broker: [one.transactional_id for one in told]
-            for broker, told in answers.items()
-            if not isinstance(told, KafkaError)
+            broker: [transaction.transactional_id for transaction in answer]
+            for broker, answer in answers.items()
+            if not isinstance(answer, KafkaError)
         } == {0: ["c"], 2: ["a"]}
         asyncio.get_running_loop().call_later(0.2, cluster.loading.clear)
         patient = await admin.list_transactions_by_broker(patience_ms=60_000)
-        assert [broker for broker, told in patient.items() if isinstance(told, KafkaError)] == []
+        assert [broker for broker, answer in patient.items() if isinstance(answer, KafkaError)] == []
         with pytest.raises(ValueError, match="no transaction is ever Odd"):
             await admin.list_transactions_by_broker(states=["Odd"])
 
@@ -253,9 +258,11 @@ async def test_more_ids_than_one_request_names() -> None:
     async with transactional() as (cluster, admin):
         cluster.ids = {f"id-{number}": Known((number,), broker=number % 3) for number in range(1_300)}
         described = await admin.describe_transactions(cluster.ids)
-        assert [one.producer_id for one in described.values() if not isinstance(one, KafkaError)] == list(
-            range(1_300)
-        )
+        assert [
+            transaction.producer_id
+            for transaction in described.values()
+            if not isinstance(transaction, KafkaError)
+        ] == list(range(1_300))
 
 
 async def test_an_abort_goes_to_one_broker_and_only_where_it_is_known() -> None:
@@ -278,11 +285,11 @@ async def test_a_deletion_goes_to_one_broker_once_and_only_where_it_is_known() -
     async with transactional() as (cluster, admin):
         cluster.ids = {"over": Known((1,), "CompleteCommit"), "open": Known((2,))}
         await admin.delete_transactional_id("over")
-        for name, code, told in (
+        for name, code, reason in (
             ("open", ErrorCode.CONCURRENT_TRANSACTIONS, "transactional id 'open': abort it first"),
             ("over", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "transactional id 'over': There is no such"),
         ):
-            with pytest.raises(KafkaError, match=told) as refused:
+            with pytest.raises(KafkaError, match=reason) as refused:
                 await admin.delete_transactional_id(name)
             assert refused.value.code is code
         assert cluster.deletions == ["over", "open", "over"]
@@ -309,14 +316,14 @@ async def test_what_nobody_has_open_hangs() -> None:
         }
         asked: list[tuple[int, int]] = []
         found = await admin.find_hanging(PARTITIONS, progress=lambda done, total: asked.append((done, total)))
-        assert [(one.partition, one.producer.producer_id) for one in found] == [
+        assert [(transaction.partition, transaction.producer.producer_id) for transaction in found] == [
             (PARTITIONS[0], 2),
             (PARTITIONS[0], 99),
         ]
         assert found[0].producer.transaction_start == 7
         assert asked == [(3, 3)]
         shorter = await admin.find_hanging(PARTITIONS, max_transaction_timeout_ms=-60_000)
-        assert [one.producer.producer_id for one in shorter] == [2, 98, 99]
+        assert [transaction.producer.producer_id for transaction in shorter] == [2, 98, 99]
 
 
 async def test_what_ends_during_the_search_does_not_hang() -> None:
@@ -329,7 +336,7 @@ async def test_what_ends_during_the_search_does_not_hang() -> None:
 
         cluster.listed = ended
         found = await admin.find_hanging(PARTITIONS)
-        assert [one.producer.producer_id for one in found] == [99]
+        assert [transaction.producer.producer_id for transaction in found] == [99]
         assert isinstance(found[0], HangingTransaction)
 
 

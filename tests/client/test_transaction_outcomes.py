@@ -33,8 +33,8 @@ def interleaved() -> Log:
 
 
 def test_each_batch_is_told_by_its_own_marker() -> None:
-    told = read(interleaved(), 0, 9).known(is_at_end=True)
-    assert told == [
+    outcomes = read(interleaved(), 0, 9).known(is_at_end=True)
+    assert outcomes == [
         TransactionOutcome(0, 2, "aborted", 8),
         TransactionOutcome(2, 3, "committed", 7),
         TransactionOutcome(4, 5, "aborted", 8),
@@ -57,7 +57,7 @@ def test_what_is_not_known_is_left_out_until_nothing_more_is_there() -> None:
     outcomes = read(interleaved(), 0, 9, upto=5)
     assert not outcomes.is_settled
     assert outcomes.known(is_at_end=False) == [TransactionOutcome(2, 3, "committed", 7)]
-    assert [one.decision for one in outcomes.known(is_at_end=True)] == ["open", "committed", "open"]
+    assert [outcome.decision for outcome in outcomes.known(is_at_end=True)] == ["open", "committed", "open"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -75,9 +75,11 @@ def test_any_stretch_agrees_with_the_whole_log(seed: int) -> None:
             commits = chance.random() < 0.5
             log.mark(producer_id, index, commits=commits)
             decision = "committed" if commits else "aborted"
-            expected |= {TransactionOutcome(*one, decision, index) for one in written[producer_id]}  # type: ignore[arg-type]
+            expected |= {TransactionOutcome(*span, decision, index) for span in written[producer_id]}  # type: ignore[arg-type]
             written[producer_id] = []
-    expected |= {TransactionOutcome(*one, "open", -1) for some in written.values() for one in some}
+    expected |= {TransactionOutcome(*span, "open", -1) for some in written.values() for span in some}
     begin, end = sorted(chance.sample(range(log.end + 1), 2))
-    told = read(log, begin, end).known(is_at_end=True)
-    assert told == sorted(one for one in expected if one.next_offset > begin and one.first_offset < end)
+    outcomes = read(log, begin, end).known(is_at_end=True)
+    assert outcomes == sorted(
+        outcome for outcome in expected if outcome.next_offset > begin and outcome.first_offset < end
+    )

@@ -30,7 +30,7 @@ from tests.client.fake_cluster import Fault
 from tests.client.fake_transactions import TransactionalCluster, Trouble, transactional_cluster
 
 FAULTS = [fault for fault in Fault if fault not in (Fault.NONE, Fault.HANG)]
-TROUBLES = [one for one in Trouble if one not in (Trouble.NONE, Trouble.ABORTABLE)]
+TROUBLES = [trouble for trouble in Trouble if trouble not in (Trouble.NONE, Trouble.ABORTABLE)]
 HERE = TopicPartition("t", 0)
 both_versions = pytest.mark.parametrize("version", [1, 2])
 
@@ -244,8 +244,8 @@ async def test_a_producer_that_was_replaced_hears_it_first_and_always(version: i
             if first_call == "flush":
                 sent = [await loser.send("t", b"late", partition=number) for number in (0, 1)]
                 await loser.flush()
-                told = [one.exception() for one in sent]
-                assert [type(one) for one in told] == [ProducerFenced] * 2, told
+                errors = [delivery.exception() for delivery in sent]
+                assert [type(error) for error in errors] == [ProducerFenced] * 2, errors
             else:
                 with pytest.raises(ProducerFenced, match="replaced by another one"):
                     await calls[first_call]()
@@ -472,13 +472,13 @@ async def test_an_abort_that_failed_too_is_noted() -> None:
 
 def test_the_table_of_transitions_is_the_one_in_force() -> None:
     """The table at the top of the file is compared line by line."""
-    told = set()
+    transitions = set()
     for line in (transaction_state.__doc__ or "").splitlines():
         words = line.split()
         if len(words) > 2 and words[1] in ProducerPhase.__members__:
             sources = list(ProducerPhase) if words[0] == "any" else [ProducerPhase[words[0]]]
-            told |= {(source, ProducerPhase[words[1]]) for source in sources}
-    assert told == TRANSITIONS
+            transitions |= {(source, ProducerPhase[words[1]]) for source in sources}
+    assert transitions == TRANSITIONS
 
 
 async def test_calls_out_of_turn_say_what_to_do() -> None:

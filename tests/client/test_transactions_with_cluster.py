@@ -296,13 +296,13 @@ async def test_exactly_the_chosen_writers_count(cluster: RunningCluster) -> None
                         cluster,
                         transaction.token,
                         "shared",
-                        *(b"%d-%d-%d" % (number, one, i) for i in range(10)),
+                        *(b"%d-%d-%d" % (number, writer, i) for i in range(10)),
                     )
-                    for one in range(4)
+                    for writer in range(4)
                 )
             )
             await producer.send("shared", b"%d-owner" % number)
-            result = await transaction.commit(writers=[str(one) for one in receipts[:2]])
+            result = await transaction.commit(writers=[str(receipt) for receipt in receipts[:2]])
             assert not result.was_committed
             assert result.commit_index >= 0
     async with transactional(cluster, "shared") as restarted:
@@ -405,15 +405,17 @@ async def whole(consumer: Consumer, count: int, **options: int) -> list[Committe
     """Return the next `count` transactions."""
     found: list[CommittedTransaction] = []
     async with asyncio.timeout(60), aclosing(consumer.transactions(**options)) as transactions:
-        async for one in transactions:
-            found.append(one)
+        async for transaction in transactions:
+            found.append(transaction)
             if len(found) == count:
                 break
     return found
 
 
 def values(found: list[CommittedTransaction]) -> list[list[bytes]]:
-    return [sorted(r.value or b"" for some in one.records.values() for r in some) for one in found]
+    return [
+        sorted(r.value or b"" for some in transaction.records.values() for r in some) for transaction in found
+    ]
 
 
 async def test_transactions_are_read_whole_and_in_order(cluster: RunningCluster) -> None:
@@ -442,32 +444,36 @@ async def test_transactions_are_read_whole_and_in_order(cluster: RunningCluster)
             await producer.commit_transaction()
             expected.append(some)
         transaction = await first.begin()
-        receipts = [await write(cluster, transaction.token, "whole", b"w%d" % one) for one in range(3)]
+        receipts = [await write(cluster, transaction.token, "whole", b"w%d" % number) for number in range(3)]
         committed_at = (await transaction.commit(writers=receipts[:2])).commit_index
         expected.append([b"w0", b"w1"])
         async with Consumer("whole", auto_offset_reset="earliest", **options) as consumer:
             found = await whole(consumer, 13)
             assert values(found) == expected
-            indexes = [one.commit_index for one in found]
+            indexes = [read_transaction.commit_index for read_transaction in found]
             assert indexes == sorted(set(indexes), key=lambda index: index or 0)
             assert indexes[-1] == committed_at
             assert values(await whole(consumer, 3, after=indexes[9])) == expected[10:]
             await hanging.commit_transaction()
             last = (await whole(consumer, 1, after=committed_at))[0]
-            assert {one.partition for one in last.records} == {0, 1, 2}
+            assert {partition.partition for partition in last.records} == {0, 1, 2}
         async with transactional(cluster, "whole c") as third, third.transaction():
             await third.send("whole", b"last")
         assert values(await live) == [*expected, [b"open"] * 3, [b"last"]]
     async with Producer(**options) as plain:
         await plain.send("whole", b"plain", partition=1)
     async with Consumer("whole", auto_offset_reset="earliest", **options) as consumer:
-        outside = [one for one in await whole(consumer, 16) if one.commit_index is None]
+        outside = [
+            read_transaction
+            for read_transaction in await whole(consumer, 16)
+            if read_transaction.commit_index is None
+        ]
         assert values(outside) == [[b"plain"]]
         read_on = consumer.transactions()
         async with asyncio.timeout(60):
             first_again = await anext(read_on)
         assert first_again.commit_index in (None, indexes[0])
-    assert [one async for one in read_on] == [], "it ends with the consumer"
+    assert [read_transaction async for read_transaction in read_on] == [], "it ends with the consumer"
     async with Consumer("whole", group_id="some", **options) as member:
         with pytest.raises(ValueError, match="group"):
             await whole(member, 1)
@@ -501,11 +507,11 @@ async def test_transactions_stay_whole_while_a_broker_is_killed(cluster: Running
 
         async def read_on() -> None:
             async with aclosing(consumer.transactions()) as transactions:
-                async for one in transactions:
-                    (some,) = values([one])
+                async for transaction in transactions:
+                    (some,) = values([transaction])
                     assert len(set(some)) == 1
                     assert len(some) == int(some[0].split()[1]), "torn"
-                    found.append(one)
+                    found.append(transaction)
 
         reading = asyncio.create_task(read_on())
         await asyncio.sleep(0.3)
@@ -523,8 +529,8 @@ async def test_transactions_stay_whole_while_a_broker_is_killed(cluster: Running
         reading.cancel()
         with suppress(asyncio.CancelledError):
             await reading
-    assert sorted(one[0] for one in values(found)) == sorted(wanted)
-    indexes = [one.commit_index or 0 for one in found]
+    assert sorted(read_values[0] for read_values in values(found)) == sorted(wanted)
+    indexes = [transaction.commit_index or 0 for transaction in found]
     assert indexes == sorted(indexes)
     victim.restart()
     await asyncio.to_thread(cluster.wait_until_in_sync, "torn")
@@ -545,11 +551,13 @@ async def test_a_reader_is_told_how_far_it_is(cluster: RunningCluster) -> None:
             await producer.send("how-far", b"x", partition=1)
         assert transaction.result is not None
         index = transaction.result.commit_index
-        told = [await anext(elements)]
-        while (told[-1].commit_index or 0) < (index or 0) or told[-1].records:
-            told.append(await anext(elements))
-        assert [one for one in told if one.records] == told[-2:-1], "between cuts, and before its own"
-        assert told[-2].commit_index == index == told[-1].commit_index
+        progress = [await anext(elements)]
+        while (progress[-1].commit_index or 0) < (index or 0) or progress[-1].records:
+            progress.append(await anext(elements))
+        assert [element for element in progress if element.records] == progress[-2:-1], (
+            "between cuts, and before its own"
+        )
+        assert progress[-2].commit_index == index == progress[-1].commit_index
         async with producer.transaction():
             await producer.send("elsewhere", b"y")
         while (await anext(elements)).commit_index == index:
@@ -596,12 +604,12 @@ async def test_the_example_in_the_documentation_works(
         return await asyncio.gather(*(names["work"](token) for _ in range(3)))
 
     def note(commit_index: int, records: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        printed.append((commit_index, [one.value for some in records.values() for one in some]))
+        printed.append((commit_index, [record.value for some in records.values() for record in some]))
         if len(printed) == 2:
             raise Enough
 
     names |= {"run_everywhere": run_everywhere, "print": note}
-    for node in sorted(ast.parse(example).body, key=lambda one: isinstance(one, ast.AsyncWith)):
+    for node in sorted(ast.parse(example).body, key=lambda statement: isinstance(statement, ast.AsyncWith)):
         code = compile(ast.Module([node], []), "example", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         with suppress(Enough):
             result = eval(code, names)

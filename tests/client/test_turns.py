@@ -46,13 +46,13 @@ class Taking:
             return iter([place for place in places if self.waiting[ring[place]]])
 
         for place in self.turns.take(ready_from):
-            one = ring[place]
-            some = min(left, self.waiting[one])
-            taken.append((one, some))
-            self.waiting[one] -= some
+            partition = ring[place]
+            some = min(left, self.waiting[partition])
+            taken.append((partition, some))
+            self.waiting[partition] -= some
             left -= some
             if not left:
-                self.turns.ended_at(place, has_more=self.waiting[one] > 0)
+                self.turns.ended_at(place, has_more=self.waiting[partition] > 0)
                 break
         return taken
 
@@ -77,7 +77,7 @@ def test_a_take_has_each_partition_once_and_stops_at_its_limit(
         taken = taking.take()
         assert len(dict(taken)) == len(taken)
         assert sum(number for _, number in taken) == min(limit, before.total())
-        order = [one.partition for one, _ in taken]  # Round the ring once.
+        order = [partition.partition for partition, _ in taken]  # Round the ring once.
         assert order in [sorted(order)[place:] + sorted(order)[:place] for place in range(len(order) or 1)]
 
 
@@ -114,11 +114,11 @@ def test_none_is_first_more_than_twice_as_often_as_another(
     firsts = Counter(dict.fromkeys(busy, 0))
     for arrived in arrivals:
         taking.waiting.update(dict(zip(places(partitions), arrived, strict=True)))
-        for one in busy:
-            taking.waiting[one] += 1
+        for partition in busy:
+            taking.waiting[partition] += 1
         taken = taking.take()
         firsts[taken[0][0]] += 1
-        of_busy = [firsts[one] for one in busy]
+        of_busy = [firsts[partition] for partition in busy]
         assert max(of_busy) <= 2 * min(of_busy) + 2
 
 
@@ -130,7 +130,7 @@ def test_partitions_come_and_go(assigned: list[set[int]], limit: int) -> None:
         taking.waiting = Counter({TopicPartition("t", index): 3 for index in some})
         for _ in range(2):
             taken = taking.take()
-            assert {one.partition for one, _ in taken} <= some
+            assert {partition.partition for partition, _ in taken} <= some
             assert bool(taken) == bool(+taking.waiting) or not +taking.waiting
 
 
@@ -147,7 +147,7 @@ class Overloaded:
 
     def __init__(self, late: int) -> None:
         self.late = places(6)[late]
-        self.states = {one: AssignedPartition(one, position=0) for one in places(6)}
+        self.states = {partition: AssignedPartition(partition, position=0) for partition in places(6)}
         self.ends = dict.fromkeys(self.states, 0) | {self.late: 5_000}
         fetcher = SimpleNamespace(assigned=self.states, changed=lambda: None)
         self.inbox = Inbox(cast(Fetcher, fetcher), None)
@@ -155,13 +155,13 @@ class Overloaded:
         self.batches: dict[int, bytes] = {}
 
     def arrive(self) -> None:
-        for one, state in self.states.items():
-            self.ends[one] += self.ARRIVING
-            while len(state.buffer) < CHUNKS_AHEAD and state.fetch_offset < self.ends[one]:
-                count = min(self.CHUNK, self.ends[one] - state.fetch_offset)
+        for partition, state in self.states.items():
+            self.ends[partition] += self.ARRIVING
+            while len(state.buffer) < CHUNKS_AHEAD and state.fetch_offset < self.ends[partition]:
+                count = min(self.CHUNK, self.ends[partition] - state.fetch_offset)
                 batch = bytearray(self._batch(count))
                 patch_offset_and_epoch(batch, 0, state.fetch_offset, 1)
-                state.buffer.append(FetchedRecords(one, memoryview(batch), state.fetch_offset))
+                state.buffer.append(FetchedRecords(partition, memoryview(batch), state.fetch_offset))
                 state.fetch_offset += count
 
     def lag(self, partition: TopicPartition) -> int:
@@ -174,13 +174,13 @@ class Overloaded:
 
 
 def records(load: Overloaded) -> dict[TopicPartition, int]:
-    return {one: len(some) for one, some in load.inbox.take(set(), load.LIMIT).items()}
+    return {partition: len(some) for partition, some in load.inbox.take(set(), load.LIMIT).items()}
 
 
 def columns(load: Overloaded) -> dict[TopicPartition, int]:
-    before = {one: state.position or 0 for one, state in load.states.items()}
+    before = {partition: state.position or 0 for partition, state in load.states.items()}
     FetchedColumns(load.inbox, set(), load.LIMIT, False).take()
-    return {one: (state.position or 0) - before[one] for one, state in load.states.items()}
+    return {partition: (state.position or 0) - before[partition] for partition, state in load.states.items()}
 
 
 @pytest.mark.parametrize("read", [records, columns])
@@ -196,5 +196,5 @@ def test_under_overload_the_one_that_is_behind_gets_its_share(late: int, read: o
         taken.update((records if read is records else columns)(load))
     assert taken.total() == 240 * load.LIMIT
     assert taken[load.late] >= taken.total() / 6
-    others = [taken[one] for one in load.states if one != load.late]
+    others = [taken[partition] for partition in load.states if partition != load.late]
     assert max(others) <= 2 * min(others)

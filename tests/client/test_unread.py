@@ -39,9 +39,9 @@ def test_a_thread_that_takes_meanwhile_gets_each_record_once_and_in_order() -> N
 
     def take() -> None:
         while not (ended.is_set() and not unread):
-            one = unread.take()
-            if one is not None and one.partition == 0:
-                taken.append(one.offset)
+            first_unread = unread.take()
+            if first_unread is not None and first_unread.partition == 0:
+                taken.append(first_unread.offset)
 
     thread = threading.Thread(target=take)
     thread.start()

@@ -24,9 +24,9 @@ def log_of(*batches: bytes) -> bytes:
     """Return a log of batches with three records each, from offset 10 on."""
     placed = b""
     for number, batch in enumerate(batches):
-        one = bytearray(batch)
-        patch_offset_and_epoch(one, 0, 10 + 3 * number, 7)
-        placed += one
+        copy = bytearray(batch)
+        patch_offset_and_epoch(copy, 0, 10 + 3 * number, 7)
+        placed += copy
     return placed
 
 

@@ -166,15 +166,15 @@ def consume(cluster: RunningCluster, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_the_command_line(cluster: RunningCluster, topic: str) -> None:
-    code, out, told = consume(cluster, topic, "-e")
+    code, out, problem = consume(cluster, topic, "-e")
     assert (code, out.split()) == (1, ["a0", "a1", "a2"])
-    assert f"{topic}-0: the batch at offset 3 cannot be read" in told
+    assert f"{topic}-0: the batch at offset 3 cannot be read" in problem
     way_on = f"ottla consume {topic} -p 0 -o 6"
-    assert way_on in told
+    assert way_on in problem
     assert consume(cluster, *way_on.split()[2:], "-e") == (0, "c0\nc1\nc2\n", "")
-    code, _, told = consume(cluster, topic, "-g", topic, "-c", "9")
+    code, _, problem = consume(cluster, topic, "-g", topic, "-c", "9")
     assert code == 1
-    assert f"ottla group seek {topic} --topic {topic}:0 --to 6" in told
+    assert f"ottla group seek {topic} --topic {topic}:0 --to 6" in problem
 
 
 async def test_it_is_found_by_time(cluster: RunningCluster, topic: str) -> None:

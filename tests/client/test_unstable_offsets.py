@@ -178,8 +178,8 @@ async def test_librdkafka_members_wait_for_the_end_of_the_transaction(
     async def until(condition: Callable[[], object], *members: LibrdkafkaMember) -> None:
         async with asyncio.timeout(DEADLINE_S):
             while not condition():
-                for one in members:
-                    await one.read(first)
+                for member in members:
+                    await member.read(first)
 
     async with (
         moving_offsets(cluster, topic) as transaction,
@@ -238,6 +238,6 @@ async def copied(cluster: RunningCluster, topic: str) -> dict[int, list[int]]:
         ends = await reader.end_offsets(places(topic))
         for place, end in ends.items():
             while await reader.position(place) < end:
-                for one, records in (await reader.getmany(timeout_ms=100)).items():
-                    found[one.partition] += [int(record.value or b"") for record in records]
+                for partition, records in (await reader.getmany(timeout_ms=100)).items():
+                    found[partition.partition] += [int(record.value or b"") for record in records]
     return found

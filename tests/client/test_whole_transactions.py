@@ -65,25 +65,28 @@ class Readers:
         self.plain: dict[TopicPartition, list[bytes]] = defaultdict(list)
 
     def read_to(self, cut: int) -> None:
-        self.assembler.set_cut(cut, {one: log.cut_offset(cut) for one, log in self.logs.items()})
+        self.assembler.set_cut(cut, {place: log.cut_offset(cut) for place, log in self.logs.items()})
         self.told += self.assembler.ready()
         while unread := self.assembler.unread():
-            one = self.chance.choice(unread)
+            partition = self.chance.choice(unread)
             for _ in range(self.chance.randrange(1, 5)):
-                position = self.read[one]
-                batches = self.logs[one].batches
-                if position == len(batches) or not self.assembler.takes(one, batches[position][0]):
+                position = self.read[partition]
+                batches = self.logs[partition].batches
+                if position == len(batches) or not self.assembler.takes(partition, batches[position][0]):
                     break
-                self.plain[one] += [
-                    record.value or b"" for record in self.assembler.add(one, *batches[position])
+                self.plain[partition] += [
+                    record.value or b"" for record in self.assembler.add(partition, *batches[position])
                 ]
-                self.read[one] += 1
+                self.read[partition] += 1
             self.told += self.assembler.ready()
 
     def values(self) -> list[tuple[int | None, dict[int, list[bytes | None]]]]:
         return [
-            (one.commit_index, {p.partition: [r.value for r in some] for p, some in one.records.items()})
-            for one in self.told
+            (
+                transaction.commit_index,
+                {p.partition: [r.value for r in some] for p, some in transaction.records.items()},
+            )
+            for transaction in self.told
         ]
 
 
@@ -91,11 +94,13 @@ class Readers:
 def test_each_committed_transaction_is_told_of_once_whole_and_in_order(seed: int) -> None:
     chance = random.Random(seed)
     readers = Readers(chance.randrange(1, 5), chance)
-    logs = {one.partition: log for one, log in readers.logs.items()}
+    logs = {place.partition: log for place, log in readers.logs.items()}
     expected: list[tuple[int | None, dict[int, list[bytes | None]]]] = []
     plain: dict[int, list[bytes]] = defaultdict(list)
     open_ones: dict[int, list[tuple[int, int, bytes]]] = {}  # transaction -> (writer, partition, value)
-    owed: dict[int, list[tuple[int, int, bool]]] = {one: [] for one in logs}  # partition -> markers, in order
+    owed: dict[int, list[tuple[int, int, bool]]] = {
+        log_index: [] for log_index in logs
+    }  # partition -> markers, in order
     next_transaction, next_index, complete = 0, 0, {}
     for step in range(200):
         choice = chance.random()
@@ -142,13 +147,15 @@ def test_each_committed_transaction_is_told_of_once_whole_and_in_order(seed: int
             owes = [marker[1] for markers in owed.values() for marker in markers]
             cut = min(owes, default=next_index) - 1
             readers.read_to(cut)
-            assert readers.values() == [one for one in expected if one[0] is not None and one[0] <= cut]
+            assert readers.values() == [
+                entry for entry in expected if entry[0] is not None and entry[0] <= cut
+            ]
     for partition, markers in owed.items():
         for producer_id, index, commits in markers:
             logs[partition].mark(producer_id, index, commits=commits)
     readers.read_to(next_index - 1)
     assert readers.values() == expected, f"seed {seed}"
-    assert {one.partition: values for one, values in readers.plain.items() if values} == plain
+    assert {place.partition: values for place, values in readers.plain.items() if values} == plain
     still_open = sum(len(value) > 0 for written in open_ones.values() for *_, value in written)
     assert (readers.assembler.waiting_bytes > 0) == (still_open > 0)
 
@@ -170,14 +177,14 @@ def test_a_backlog_is_told_of_while_it_is_read() -> None:
         for log in readers.logs.values():
             log.write(index, b"x" * 100)
             log.mark(index, index, commits=True)
-    cut = {one: log.cut_offset(99) for one, log in readers.logs.items()}
+    cut = {place: log.cut_offset(99) for place, log in readers.logs.items()}
     readers.assembler.set_cut(99, cut)
     while unread := readers.assembler.unread():
-        one = unread[0]
-        readers.assembler.add(one, *readers.logs[one].batches[readers.read[one]])
-        readers.read[one] += 1
+        partition = unread[0]
+        readers.assembler.add(partition, *readers.logs[partition].batches[readers.read[partition]])
+        readers.read[partition] += 1
         readers.told += readers.assembler.ready()
-    assert [one.commit_index for one in readers.told] == list(range(100))
+    assert [transaction.commit_index for transaction in readers.told] == list(range(100))
 
 
 def test_what_does_not_fit_is_an_error_that_says_what_helps() -> None:
@@ -188,7 +195,7 @@ def test_what_does_not_fit_is_an_error_that_says_what_helps() -> None:
     log.write(1, b"y" * 300)
     log.mark(1, 1, commits=True)
     readers.read_to(1)
-    assert [one.commit_index for one in readers.told] == [1]
+    assert [transaction.commit_index for transaction in readers.told] == [1]
     log.write(1, b"x" * 300)
     log.write(2, b"y" * 300)
     with pytest.raises(KafkaError, match="buffer_bytes_max") as refused:

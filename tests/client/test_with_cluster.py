@@ -41,7 +41,9 @@ async def read_all(cluster: RunningCluster, topic: str, count: int) -> dict[int,
         async with asyncio.timeout(60):
             while sum(map(len, found.values())) < count:
                 for partition, records in (await consumer.getmany(timeout_ms=200)).items():
-                    found.setdefault(partition.partition, []).extend(one.value or b"" for one in records)
+                    found.setdefault(partition.partition, []).extend(
+                        record.value or b"" for record in records
+                    )
     return found
 
 
@@ -195,7 +197,7 @@ async def eventually_partitions(admin: Admin, topic: str, count: int) -> None:
 
 async def eventually_config(admin: Admin, topic: str, name: str, value: str) -> None:
     async with asyncio.timeout(60):
-        while {one.name: one.value for one in await admin.describe_configs(TOPIC_RESOURCE, topic)}[
+        while {entry.name: entry.value for entry in await admin.describe_configs(TOPIC_RESOURCE, topic)}[
             name
         ] != value:
             await asyncio.sleep(0.01)

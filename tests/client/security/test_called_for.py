@@ -80,7 +80,7 @@ async def test_connections_share_a_call_and_its_failure() -> None:
         failed = await asyncio.gather(
             *(server.credential.current() for _ in range(50)), return_exceptions=True
         )
-        assert {type(one) for one in failed} == {CredentialsUnavailable}
+        assert {type(failure) for failure in failed} == {CredentialsUnavailable}
         assert len(server.calls) == 1
 
 
@@ -143,7 +143,7 @@ async def test_brokers_that_refuse_each_one_do_not_wear_the_server_out(life_s: f
             await log_in()
         except CredentialsUnavailable as error:
             failures.append(error)
-    assert all(one.is_final for one in failures)
+    assert all(failure.is_final for failure in failures)
     assert 3 < len(server.calls) < 15, "30 seconds"
     assert server.calls[1] - server.calls[0] < 0.1, "the first refusal is cured by another one at once"
     refuses = False

@@ -157,9 +157,9 @@ def test_secrets_are_shown_nowhere() -> None:
 
 def test_what_counts_as_secret() -> None:
     secret = {
-        one
-        for one in (*SecurityOptions.__dataclass_fields__, *JAVA, *LIBRDKAFKA, "sasl.jaas.config")
-        if is_secret(one)
+        field
+        for field in (*SecurityOptions.__dataclass_fields__, *JAVA, *LIBRDKAFKA, "sasl.jaas.config")
+        if is_secret(field)
     }
     assert secret == {
         "ssl_password",

@@ -53,9 +53,9 @@ async def test_records_fail_at_once(door: Door) -> None:
         await door.shut(cluster)
         deliveries = [await producer.send("t", b"b", partition=partition) for partition in (0, 1)]
         async with asyncio.timeout(20):
-            for one in deliveries:
+            for delivery in deliveries:
                 with pytest.raises(AuthenticationFailed, match="the login as 'ann' failed"):
-                    await one
+                    await delivery
         door.is_shut = False
         assert (await producer.send_and_wait("t", b"c", partition=0)).offset == 1
     assert [log.values for log in cluster.logs] == [[b"a", b"c"], []]
@@ -99,8 +99,8 @@ async def test_a_spool_keeps_its_records_and_says_so(
                 assert isinstance(producer.spooled.error, AuthenticationFailed)
                 assert producer.spooled.records == 1
     assert any(
-        "records wait, and will be sent again" in one.getMessage()
-        and "login as 'ann' failed" in one.getMessage()
-        for one in caplog.records
+        "records wait, and will be sent again" in line.getMessage()
+        and "login as 'ann' failed" in line.getMessage()
+        for line in caplog.records
     )
     assert not list((tmp_path / "spool").glob("rejected*"))

@@ -262,9 +262,9 @@ async def test_new_files_that_are_broken_do_not_count(
             for _ in range(2):
                 (await opened(address, security)).close()
     assert [
-        one.getMessage()
-        for one in caplog.records
-        if "cannot be used, so the old ones are" in one.getMessage()
+        record.getMessage()
+        for record in caplog.records
+        if "cannot be used, so the old ones are" in record.getMessage()
     ]
     assert len(caplog.records) == 1, "told once"
 
@@ -420,9 +420,9 @@ async def test_a_connection_that_is_closed_renews_nothing() -> None:
         await renewal_begins(connection)
         held = connection.send(MetadataRequest(topics=[]))
         connection.close()
-        for one in (before, held):
+        for future in (before, held):
             with pytest.raises(ConnectionLost, match="was closed"):
-                await one
+                await future
         broker.holds.set()
     assert broker.asked == ["versions", "handshake", "login", "metadata"]
 
@@ -440,10 +440,10 @@ async def test_a_connection_that_is_closed_renews_nothing() -> None:
 def test_a_password_that_others_can_read_is_warned_of(
     security: Callable[[], Security], peer: str, warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = security()
+    options = security()
     with caplog.at_level(logging.WARNING, LOGGER):
-        one.warn_of_readable_password(peer)
-        one.warn_of_readable_password(peer)
+        options.warn_of_readable_password(peer)
+        options.warn_of_readable_password(peer)
     assert [record.getMessage() for record in caplog.records] == (
         [
             f"the password of 'ann' goes to {peer} unencrypted (SASL_PLAINTEXT, PLAIN): anyone on the way can read it"

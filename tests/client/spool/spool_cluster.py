@@ -31,8 +31,8 @@ class SpoolCluster(TransactionalCluster):
         if not isinstance(request, OffsetFetchRequest):
             return super().answer_other(broker, request, version)
         assert request.require_stable
-        asked = None if request.topics is None else {one.name for one in request.topics}
-        unstable = any(one.offsets for one in self.ids.values())
+        asked = None if request.topics is None else {topic.name for topic in request.topics}
+        unstable = any(owned.offsets for owned in self.ids.values())
         return OffsetFetchResponse(
             topics=[
                 OffsetFetchResponseTopic(

@@ -60,7 +60,7 @@ def files(path: Path) -> list[Path]:
 
 
 def numbers(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % one for one in range(start, start + count)]
+    return [b"%d" % number for number in range(start, start + count)]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -69,7 +69,7 @@ async def test_records_are_delivered_and_their_futures_know_where(version: int, 
         async with producer(cluster, tmp_path) as spooling:
             futures = [await spooling.send("t", value) for value in numbers(100)]
             await spooling.flush()
-            assert [(await one).offset for one in futures] == list(range(100))
+            assert [(await delivery).offset for delivery in futures] == list(range(100))
             assert (await spooling.send_and_wait("t", b"100")).offset == 100
             assert spooling.spooled.records == 0
         assert cluster.committed(0) == numbers(101)
@@ -121,31 +121,31 @@ async def test_each_is_delivered_once_and_in_order_whatever_fails(
         cluster.trouble = lambda: chance.choice(troubles) if chance.random() < 0.1 else Trouble.NONE
         sent: list[bytes] = []
         for _ in range(12):
-            one = producer(cluster, tmp_path)
-            await one.start()
+            spooling = producer(cluster, tmp_path)
+            await spooling.start()
             for _ in range(chance.randrange(40)):
                 sent.append(b"%d" % len(sent))
-                await one.send("t", sent[-1], key=b"%d" % (len(sent) % 5))
+                await spooling.send("t", sent[-1], key=b"%d" % (len(sent) % 5))
                 if chance.random() < 0.1:
                     await asyncio.sleep(chance.random() * 0.01)
             await asyncio.sleep(chance.random() * 0.05)
-            await die(one)
+            await die(spooling)
         async with producer(cluster, tmp_path) as last, asyncio.timeout(60):
             await last.flush()
         found = [cluster.committed(partition) for partition in range(2)]
         assert sorted(found[0] + found[1], key=int) == sent, f"seed {seed}"
-        assert all(one == sorted(one, key=int) for one in found), f"seed {seed}"
+        assert all(values == sorted(values, key=int) for values in found), f"seed {seed}"
 
 
-async def die(one: Producer) -> None:
+async def die(spooling: Producer) -> None:
     """Stop like kill -9, without cleanup. Only the lock is released, as at the end of a process."""
-    spool = one._spool
+    spool = spooling._spool
     assert spool is not None
     assert spool._task is not None
     spool._task.cancel()
     await asyncio.wait([spool._task])
     spool._folder.close()
-    await one.parts.cluster.close()
+    await spooling.parts.cluster.close()
 
 
 async def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ async def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path) -> None
     succeeded.
     """
     async with spool_cluster() as cluster:
-        async with producer(cluster, tmp_path) as one:
-            await one.send_and_wait("t", b"0")
+        async with producer(cluster, tmp_path) as spooling:
+            await spooling.send_and_wait("t", b"0")
         before = (tmp_path / "delivered").read_bytes()
         two = producer(cluster, tmp_path)
         await two.start()
@@ -189,9 +189,9 @@ async def test_a_commit_without_an_answer_is_looked_up(which: int, done: bool, t
             return lost if ends == which else Trouble.NONE
 
         cluster.trouble = trouble
-        async with producer(cluster, tmp_path) as one, asyncio.timeout(60):
-            futures = [await one.send("t", value) for value in numbers(10)]
-            await one.flush()
+        async with producer(cluster, tmp_path) as spooling, asyncio.timeout(60):
+            futures = [await spooling.send("t", value) for value in numbers(10)]
+            await spooling.flush()
             assert ends > which
             offsets = [(await future).offset for future in futures]
         assert cluster.committed(0) == numbers(10)
@@ -206,9 +206,9 @@ async def test_half_of_a_chunk_in_the_log_does_not_count(
     whole.
     """
     async with spool_cluster(partitions=2) as cluster:
-        one = producer(cluster, tmp_path)
-        await one.start()
-        await one.send_and_wait("t", b"-2", partition=0)
+        spooling = producer(cluster, tmp_path)
+        await spooling.start()
+        await spooling.send_and_wait("t", b"-2", partition=0)
         committing = asyncio.Event()
 
         async def hang(*_: object) -> None:
@@ -217,10 +217,10 @@ async def test_half_of_a_chunk_in_the_log_does_not_count(
 
         monkeypatch.setattr(Delivery, "_commit", hang)
         for value in numbers(10):
-            await one.send("t", value, partition=int(value) % 2)
+            await spooling.send("t", value, partition=int(value) % 2)
         await committing.wait()
         await until(lambda: sum(map(len, cluster.fates)) > 1)
-        await die(one)
+        await die(spooling)
         monkeypatch.undo()
         async with producer(cluster, tmp_path) as two:
             await two.flush()
@@ -231,8 +231,8 @@ async def test_half_of_a_chunk_in_the_log_does_not_count(
 
 async def test_a_forgotten_position_matters_only_when_something_was_under_way(tmp_path: Path) -> None:
     async with spool_cluster() as cluster:
-        async with producer(cluster, tmp_path) as one:
-            await one.send_and_wait("t", b"0")
+        async with producer(cluster, tmp_path) as spooling:
+            await spooling.send_and_wait("t", b"0")
         cluster.group_offsets.clear()
         async with producer(cluster, tmp_path) as two:
             await two.send_and_wait("t", b"1")
@@ -245,14 +245,14 @@ async def test_a_forgotten_position_is_asked_of_the_operator(
 ) -> None:
     """The producer is killed during a chunk, and the group's offsets expire meanwhile: it does not guess."""
     async with spool_cluster() as cluster:
-        one = producer(cluster, tmp_path)
-        await one.start()
-        await one.send_and_wait("t", b"0")
+        spooling = producer(cluster, tmp_path)
+        await spooling.start()
+        await spooling.send_and_wait("t", b"0")
         cluster.held[26] = asyncio.Event()  # EndTxn
-        await one.send("t", b"1")
+        await spooling.send("t", b"1")
         await until(lambda: cluster.waiting)
-        checkpoint = one._spool._folder.checkpoint  # type: ignore[union-attr]
-        await die(one)
+        checkpoint = spooling._spool._folder.checkpoint  # type: ignore[union-attr]
+        await die(spooling)
         cluster.held.pop(26).set()
         await until(lambda: cluster.committed(0) == numbers(2))  # it had gone out
         cluster.group_offsets.clear()
@@ -282,16 +282,16 @@ async def test_a_second_producer_on_the_folder_is_refused(tmp_path: Path) -> Non
 async def test_of_two_copies_of_a_folder_the_later_one_goes_on(tmp_path: Path) -> None:
     original, copy = tmp_path / "original", tmp_path / "copy"
     async with spool_cluster() as cluster:
-        async with producer(cluster, original) as one:
-            await one.send_and_wait("t", b"0")
+        async with producer(cluster, original) as spooling:
+            await spooling.send_and_wait("t", b"0")
             shutil.copytree(original, copy)
             async with producer(cluster, copy) as two:
                 await two.send_and_wait("t", b"of the copy")
-                future = await one.send("t", b"of the original")
+                future = await spooling.send("t", b"of the original")
                 with pytest.raises(SpoolUnusable, match="another copy of this spool"):
-                    await one.flush()
+                    await spooling.flush()
                 with pytest.raises(SpoolUnusable, match="delivers no more"):
-                    await one.send("t", b"?")
+                    await spooling.send("t", b"?")
                 await two.send_and_wait("t", b"1")
         with pytest.raises(LeftInSpool):
             await future
@@ -301,12 +301,12 @@ async def test_of_two_copies_of_a_folder_the_later_one_goes_on(tmp_path: Path) -
 async def test_an_old_copy_of_a_folder_delivers_nothing(tmp_path: Path) -> None:
     folder, copy = tmp_path / "folder", tmp_path / "copy"
     async with spool_cluster() as cluster:
-        async with producer(NOWHERE, folder) as one:
-            await one.send("t", b"0")
+        async with producer(NOWHERE, folder) as spooling:
+            await spooling.send("t", b"0")
         shutil.copytree(folder, copy)
         for value in numbers(3, 1):
-            async with producer(cluster, folder) as one:
-                await one.send_and_wait("t", value)
+            async with producer(cluster, folder) as spooling:
+                await spooling.send_and_wait("t", value)
         async with producer(cluster, copy) as old:
             with pytest.raises(SpoolUnusable, match="another copy"):
                 await old.flush()
@@ -317,12 +317,12 @@ async def test_a_full_spool_makes_send_wait_and_then_says_so(tmp_path: Path) -> 
     small = {"max_request_size": 2_000, "batch_size": 1_000, "spool_bytes_max": 8_000}
     async with spool_cluster() as cluster:
         count = 0
-        async with producer(NOWHERE, tmp_path, max_block_ms=100, **small) as one:
+        async with producer(NOWHERE, tmp_path, max_block_ms=100, **small) as spooling:
             with pytest.raises(SpoolFull) as caught:
                 while True:
-                    await one.send("t", b"%d" % count + b" " * 500)
+                    await spooling.send("t", b"%d" % count + b" " * 500)
                     count += 1
-            assert one.spooled.bytes <= 8_000
+            assert spooling.spooled.bytes <= 8_000
         for part in (str(tmp_path), "8000 bytes (spool_bytes_max)", f"{count} records", "max_block_ms"):
             assert part in str(caught.value)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -332,31 +332,32 @@ async def test_a_full_spool_makes_send_wait_and_then_says_so(tmp_path: Path) -> 
                 await two.send("t", b"%d" % more + b" " * 500)
                 assert two.spooled.bytes <= 8_000
             await two.flush()
-        assert [int(one) for one in cluster.committed(0)] == list(range(100))
+        assert [int(value) for value in cluster.committed(0)] == list(range(100))
 
 
 async def test_a_topic_that_never_appears_holds_nobody_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with spool_cluster() as cluster:
-        async with producer(cluster, tmp_path, max_block_ms=100) as one:
-            first = await one.send("t", b"0")
+        async with producer(cluster, tmp_path, max_block_ms=100) as spooling:
+            first = await spooling.send("t", b"0")
             lost = [
-                await one.send("nobody", b"x%d" % index, b"k", headers=[("h", None)]) for index in range(3)
+                await spooling.send("nobody", b"x%d" % index, b"k", headers=[("h", None)])
+                for index in range(3)
             ]
-            last = await one.send("t", b"1")
-            await one.flush()
+            last = await spooling.send("t", b"1")
+            await spooling.flush()
             assert (await first).offset == 0
             assert (await last).offset == 1
             for future in lost:
                 with pytest.raises(KafkaError, match="nobody") as caught:
                     await future
                 assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert (one.spooled.records, one.spooled.rejected) == (0, 3)
+            assert (spooling.spooled.records, spooling.spooled.rejected) == (0, 3)
         assert "3 records were rejected" in caplog.text
         found = list(read_rejected(tmp_path))
-        assert [one.record.value for one in found] == [b"x0", b"x1", b"x2"]
-        assert {(one.record.topic, one.record.key, one.record.headers) for one in found} == {
+        assert [entry.record.value for entry in found] == [b"x0", b"x1", b"x2"]
+        assert {(entry.record.topic, entry.record.key, entry.record.headers) for entry in found} == {
             ("nobody", b"k", (("h", None),))
         }
         assert "UNKNOWN_TOPIC_OR_PARTITION" in found[0].reason
@@ -382,14 +383,14 @@ async def test_the_record_that_is_refused_is_found_among_many(
         values = numbers(30)
         values[11] = b"poison 1"
         values[25] = b"poison 2"
-        async with producer(cluster, tmp_path) as one:
-            futures = [await one.send("t", value) for value in values]
+        async with producer(cluster, tmp_path) as spooling:
+            futures = [await spooling.send("t", value) for value in values]
             async with asyncio.timeout(60):
-                await one.flush()
+                await spooling.flush()
             failed = [index for index, future in enumerate(futures) if future.exception()]
             assert failed == [11, 25]
-            assert one.spooled.rejected == 2
-        assert [one.record.value for one in read_rejected(tmp_path)] == [b"poison 1", b"poison 2"]
+            assert spooling.spooled.rejected == 2
+        assert [entry.record.value for entry in read_rejected(tmp_path)] == [b"poison 1", b"poison 2"]
         assert cluster.committed(0) == [value for value in values if b"poison" not in value]
 
 
@@ -400,12 +401,12 @@ async def test_what_a_partitioner_cannot_place_is_rejected(tmp_path: Path) -> No
         return 0
 
     async with spool_cluster() as cluster:
-        async with producer(cluster, tmp_path, partitioner=partitioner) as one:
-            await one.send("t", b"0", b"k")
-            bad = await one.send("t", b"?", b"bad")
-            beyond = await one.send("t", b"?", partition=7)
-            await one.send("t", b"1", b"k")
-            await one.flush()
+        async with producer(cluster, tmp_path, partitioner=partitioner) as spooling:
+            await spooling.send("t", b"0", b"k")
+            bad = await spooling.send("t", b"?", b"bad")
+            beyond = await spooling.send("t", b"?", partition=7)
+            await spooling.send("t", b"1", b"k")
+            await spooling.flush()
             with pytest.raises(KafkaError, match="no place for it"):
                 await bad
             with pytest.raises(KafkaError, match="none numbered 7"):
@@ -420,28 +421,28 @@ async def test_files_that_cannot_be_deleted_keep_nobody_waiting(
         raise OSError(30, "Read-only file system")
 
     small = {"max_request_size": 1_000, "batch_size": 500, "spool_bytes_max": 4_000}
-    async with spool_cluster() as cluster, producer(cluster, tmp_path, **small) as one:
+    async with spool_cluster() as cluster, producer(cluster, tmp_path, **small) as spooling:
         monkeypatch.setattr(Path, "unlink", fail)
-        waiting = await one.send("t", b"x" * 700)
+        waiting = await spooling.send("t", b"x" * 700)
         async with asyncio.timeout(20):
-            await one.flush()
+            await spooling.flush()
         assert waiting.done()
-        assert one.spooled.records == 0
+        assert spooling.spooled.records == 0
         monkeypatch.undo()
-        await one.send("t", b"1")
-        await one.flush()
+        await spooling.send("t", b"1")
+        await spooling.flush()
         assert cluster.committed(0) == [b"x" * 700, b"1"]
 
 
 async def test_after_a_death_what_was_rejected_is_not_tried_again(tmp_path: Path) -> None:
     async with spool_cluster() as cluster:
-        one = producer(cluster, tmp_path, max_block_ms=100)
-        await one.start()
+        spooling = producer(cluster, tmp_path, max_block_ms=100)
+        await spooling.start()
         cluster.held[26] = asyncio.Event()  # EndTxn: the records behind it are not committed
-        await one.send("nobody", b"x")
-        await one.send("t", b"0")
-        await until(lambda: one.spooled.rejected == 1 and cluster.waiting)
-        await die(one)
+        await spooling.send("nobody", b"x")
+        await spooling.send("t", b"0")
+        await until(lambda: spooling.spooled.rejected == 1 and cluster.waiting)
+        await die(spooling)
         cluster.held.pop(26).set()
         async with producer(cluster, tmp_path, max_block_ms=100) as two:
             await two.flush()
@@ -453,26 +454,26 @@ async def test_a_cluster_that_forbids_is_asked_again_until_it_does_not(tmp_path:
     """A mistake in the cluster's settings costs no record."""
     async with spool_cluster() as cluster:
         cluster.refuse_offsets = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        async with producer(cluster, tmp_path) as one:
-            await one.send("t", b"0")
-            await until(lambda: "GROUP_AUTHORIZATION_FAILED" in str(one.spooled.error))
+        async with producer(cluster, tmp_path) as spooling:
+            await spooling.send("t", b"0")
+            await until(lambda: "GROUP_AUTHORIZATION_FAILED" in str(spooling.spooled.error))
             cluster.refuse_offsets = ErrorCode.NONE
-            await one.flush()
-            assert one.spooled.error is None
+            await spooling.flush()
+            assert spooling.spooled.error is None
         assert cluster.committed(0) == [b"0"]
 
 
 async def test_a_partition_without_a_leader_holds_nobody_else_up(tmp_path: Path) -> None:
     """Read-committed consumers wait for open transactions, so none is begun while a partition is unavailable."""
     async with spool_cluster(partitions=3) as cluster:
-        async with producer(cluster, tmp_path) as one:
-            await one.send_and_wait("t", b"0", partition=0)
+        async with producer(cluster, tmp_path) as spooling:
+            await spooling.send_and_wait("t", b"0", partition=0)
             lead(cluster, 2, -1)
             for value in numbers(60, 1):
-                await one.send("t", value, partition=int(value) % 3)
+                await spooling.send("t", value, partition=int(value) % 3)
             began_s = asyncio.get_running_loop().time()
             await until(
-                lambda: cluster.committed(1) == [b"1"] and "t-2 has no leader" in str(one.spooled.error)
+                lambda: cluster.committed(1) == [b"1"] and "t-2 has no leader" in str(spooling.spooled.error)
             )
             assert asyncio.get_running_loop().time() - began_s < 3, (
                 "the transaction that met it is aborted at once"
@@ -484,8 +485,8 @@ async def test_a_partition_without_a_leader_holds_nobody_else_up(tmp_path: Path)
             assert [log.values for log in cluster.logs] == written, "nothing is written again and again"
             assert len(cluster.asked) == asked, "no transaction is begun"
             lead(cluster, 2, 0)
-            await one.flush()
-            assert one.spooled.error is None
+            await spooling.flush()
+            assert spooling.spooled.error is None
         assert [cluster.committed(partition) for partition in range(3)] == by_three(61)
         copies = [
             len(log.values) - len(values) for log, values in zip(cluster.logs, by_three(61), strict=True)
@@ -508,10 +509,10 @@ async def test_a_partition_that_takes_nothing_is_left_to_itself_within_seconds(
             return admits(request, version, index, header)
 
         cluster.admits = lacking  # type: ignore[method-assign]
-        async with producer(cluster, tmp_path) as one:
+        async with producer(cluster, tmp_path) as spooling:
             for value in numbers(60):
-                await one.send("t", value, partition=int(value) % 3)
-            await until(lambda: "t-2 took no record within 0.3 s" in str(one.spooled.error))
+                await spooling.send("t", value, partition=int(value) % 3)
+            await until(lambda: "t-2 took no record within 0.3 s" in str(spooling.spooled.error))
             await until(lambda: cluster.committed(0) and cluster.committed(1))
             written = [len(log.values) for log in cluster.logs]
             held = 0
@@ -520,11 +521,11 @@ async def test_a_partition_that_takes_nothing_is_left_to_itself_within_seconds(
                 await asyncio.sleep(0.005)
             assert not held, "the transactions of that partition touch no other"
             assert [len(log.values) for log in cluster.logs] == written
-            waiting = [await one.send("t", value) for value in numbers(5, 60)]
+            waiting = [await spooling.send("t", value) for value in numbers(5, 60)]
             short = False
-            await one.flush()
+            await spooling.flush()
             assert {(await future).partition for future in waiting} <= {0, 1, 2}
-            assert one.spooled.error is None
+            assert spooling.spooled.error is None
         found = [cluster.committed(partition) for partition in range(3)]
         assert sorted((value for values in found for value in values), key=int) == numbers(65)
         assert all(values == sorted(values, key=int) for values in found)
@@ -536,19 +537,19 @@ async def test_a_file_that_was_deleted_is_told_once_and_ends_the_spool(
     which: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     small = {"max_request_size": 1_000, "batch_size": 500, "spool_bytes_max": 16_000}
-    async with producer(NOWHERE, tmp_path, **small) as one:
-        futures = [await one.send("t", b"x" * 700) for _ in range(8)]
+    async with producer(NOWHERE, tmp_path, **small) as spooling:
+        futures = [await spooling.send("t", b"x" * 700) for _ in range(8)]
         gone = files(tmp_path)[0 if which == "oldest" else -1]
         gone.unlink()
-        told = f"{gone} was deleted, and its records with it"
+        problem = f"{gone} was deleted, and its records with it"
         for future in futures:
             with pytest.raises(SpoolUnusable) as failed:
                 await future
-            assert told in str(failed.value)
-        for use in (one.flush, one.sync, lambda: one.send("t", b"y")):
+            assert problem in str(failed.value)
+        for use in (spooling.flush, spooling.sync, lambda: spooling.send("t", b"y")):
             with pytest.raises(SpoolUnusable, match="was deleted, and its records with it"):
                 await use()
-        assert isinstance(one.spooled.error, SpoolUnusable)
+        assert isinstance(spooling.spooled.error, SpoolUnusable)
         assert caplog.text.count("was deleted") == 1
     async with spool_cluster() as cluster, producer(cluster, tmp_path, **small) as two:
         await two.send("t", b"z")
@@ -559,11 +560,11 @@ async def test_a_file_that_was_deleted_is_told_once_and_ends_the_spool(
 
 
 async def test_a_file_that_is_deleted_is_noticed_while_the_cluster_is_there(tmp_path: Path) -> None:
-    async with spool_cluster() as cluster, producer(cluster, tmp_path) as one:
-        await one.send_and_wait("t", b"0")
+    async with spool_cluster() as cluster, producer(cluster, tmp_path) as spooling:
+        await spooling.send_and_wait("t", b"0")
         cluster.refuse_offsets = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        lost = await one.send("t", b"1")
-        await until(lambda: "GROUP_AUTHORIZATION_FAILED" in str(one.spooled.error))
+        lost = await spooling.send("t", b"1")
+        await until(lambda: "GROUP_AUTHORIZATION_FAILED" in str(spooling.spooled.error))
         (gone,) = files(tmp_path)
         gone.unlink()
         with pytest.raises(SpoolUnusable, match="was deleted"):
@@ -572,15 +573,15 @@ async def test_a_file_that_is_deleted_is_noticed_while_the_cluster_is_there(tmp_
 
 async def test_a_transaction_is_shorter_than_its_timeout(tmp_path: Path) -> None:
     async with spool_cluster(partitions=2) as cluster:
-        async with producer(cluster, tmp_path, transaction_timeout_ms=600) as one:
-            await one.send_and_wait("t", b"0", partition=0)
+        async with producer(cluster, tmp_path, transaction_timeout_ms=600) as spooling:
+            await spooling.send_and_wait("t", b"0", partition=0)
             cluster.held[0] = asyncio.Event()  # Produce
             began_s = asyncio.get_running_loop().time()
-            await one.send("t", b"1", partition=1)
-            await until(lambda: "t-1 took no record within 0.4 s" in str(one.spooled.error))
+            await spooling.send("t", b"1", partition=1)
+            await until(lambda: "t-1 took no record within 0.4 s" in str(spooling.spooled.error))
             assert asyncio.get_running_loop().time() - began_s < 5
             cluster.held.pop(0).set()
-            await one.flush()
+            await spooling.flush()
         assert cluster.committed(1) == [b"1"]
 
 
@@ -595,35 +596,35 @@ def by_three(count: int) -> list[list[bytes]]:
 
 async def test_a_cluster_that_comes_back_gets_what_waited(tmp_path: Path) -> None:
     async with spool_cluster() as cluster:
-        async with producer(cluster, tmp_path) as one:
-            await one.send_and_wait("t", b"0")
+        async with producer(cluster, tmp_path) as spooling:
+            await spooling.send_and_wait("t", b"0")
             await cluster.stop()
-            futures = [await one.send("t", value) for value in numbers(50, 1)]
-            await until(lambda: one.spooled.error is not None)
+            futures = [await spooling.send("t", value) for value in numbers(50, 1)]
+            await until(lambda: spooling.spooled.error is not None)
             await cluster.restart()
-            await one.flush()
+            await spooling.flush()
             assert [future.result().offset for future in futures] == list(range(1, 51))
         assert cluster.committed(0) == numbers(51)
 
 
 async def test_nothing_is_kept_of_a_future_that_was_dropped(tmp_path: Path) -> None:
-    async with producer(NOWHERE, tmp_path) as one:
-        dropped = ref(await one.send("t", b"0"))
-        told: list[object] = []
-        (await one.send("t", b"1")).add_done_callback(told.append)
-        held = await one.send("t", b"2")
+    async with producer(NOWHERE, tmp_path) as spooling:
+        dropped = ref(await spooling.send("t", b"0"))
+        calls: list[object] = []
+        (await spooling.send("t", b"1")).add_done_callback(calls.append)
+        held = await spooling.send("t", b"2")
         gc.collect()
         assert dropped() is None
     with pytest.raises(LeftInSpool):
         await held
     await asyncio.sleep(0)
-    assert len(told) == 1  # its callback kept it
+    assert len(calls) == 1  # its callback kept it
 
 
 async def test_sync_takes_a_spool_and_keeps_what_was_sent(tmp_path: Path) -> None:
-    async with producer(NOWHERE, tmp_path) as one:
-        await one.send("t", b"0")
-        await one.sync()
+    async with producer(NOWHERE, tmp_path) as spooling:
+        await spooling.send("t", b"0")
+        await spooling.sync()
     with pytest.raises(KafkaError, match="spool_dir"):
         await Producer().sync()
     assert Producer().spooled.records == 0
@@ -652,16 +653,16 @@ async def test_a_full_disk_keeps_what_is_rejected_in_the_spool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with spool_cluster() as cluster:
-        async with producer(cluster, tmp_path, max_block_ms=50) as one, asyncio.timeout(60):
+        async with producer(cluster, tmp_path, max_block_ms=50) as spooling, asyncio.timeout(60):
             (tmp_path / "rejected").mkdir()  # nothing can be written there
-            lost = await one.send("nobody", b"x")
-            await one.send("t", b"0")
-            await until(lambda: "rejected takes no record" in str(one.spooled.error))
-            assert one.spooled.records == 2
+            lost = await spooling.send("nobody", b"x")
+            await spooling.send("t", b"0")
+            await until(lambda: "rejected takes no record" in str(spooling.spooled.error))
+            assert spooling.spooled.records == 2
             (tmp_path / "rejected").rmdir()
-            await one.flush()
+            await spooling.flush()
             assert isinstance(lost.exception(), KafkaError)
-            assert one.spooled.rejected == 1
+            assert spooling.spooled.rejected == 1
         assert cluster.committed(0) == [b"0"]
 
 
@@ -672,8 +673,8 @@ async def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_damaged_identity_is_named(tmp_path: Path) -> None:
-    async with producer(NOWHERE, tmp_path) as one:
-        await one.send("t", b"0")
+    async with producer(NOWHERE, tmp_path) as spooling:
+        await spooling.send("t", b"0")
     identity = tmp_path / "identity"
     good = identity.read_bytes()
     assert json.loads(good.splitlines()[0])["format"] == 1
@@ -688,9 +689,9 @@ async def test_a_damaged_identity_is_named(tmp_path: Path) -> None:
 async def test_a_damaged_place_does_not_stop_delivery(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with producer(NOWHERE, tmp_path) as one:
+    async with producer(NOWHERE, tmp_path) as spooling:
         for value in numbers(5):
-            await one.send("t", b"value " + value)
+            await spooling.send("t", b"value " + value)
     [file] = files(tmp_path)
     file.write_bytes(file.read_bytes().replace(b"value 2", b"damaged"))
     async with spool_cluster() as cluster:
@@ -706,14 +707,14 @@ async def test_records_for_partitions_that_are_added_are_delivered_and_those_for
     tmp_path: Path,
 ) -> None:
     """The producer waits for a partition only once, however many records name it."""
-    async with spool_cluster() as cluster, producer(cluster, tmp_path, max_block_ms=300) as one:
-        await one.send_and_wait("t", b"known", partition=0)
-        beyond = [await one.send("t", b"?", partition=7) for _ in range(40)]
+    async with spool_cluster() as cluster, producer(cluster, tmp_path, max_block_ms=300) as spooling:
+        await spooling.send_and_wait("t", b"known", partition=0)
+        beyond = [await spooling.send("t", b"?", partition=7) for _ in range(40)]
         cluster.fates.append([])
         cluster.logs.append(PartitionLog())
-        added = [await one.send("t", b"%d" % number, partition=1) for number in range(3)]
+        added = [await spooling.send("t", b"%d" % number, partition=1) for number in range(3)]
         async with asyncio.timeout(25):
-            await one.flush()
+            await spooling.flush()
         assert [(await delivery).partition for delivery in added] == [1, 1, 1]
         for delivery in beyond:
             assert "none numbered 7" in str(delivery.exception())

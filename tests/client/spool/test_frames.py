@@ -36,30 +36,30 @@ records = st.builds(
 
 
 def found(buffer: bytes) -> list[SpooledRecord]:
-    return [decode_frame(buffer, one) for one in walk(buffer, MARKER) if isinstance(one, Frame)]
+    return [decode_frame(buffer, part) for part in walk(buffer, MARKER) if isinstance(part, Frame)]
 
 
 @given(st.lists(records, max_size=8))
 def test_what_is_written_is_read(written: list[SpooledRecord]) -> None:
-    assert found(b"".join(encode_frame(one, MARKER) for one in written)) == written
+    assert found(b"".join(encode_frame(record, MARKER) for record in written)) == written
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
 def test_a_file_cut_anywhere_has_all_that_is_whole(written: list[SpooledRecord], data: st.DataObject) -> None:
-    frames = [encode_frame(one, MARKER) for one in written]
+    frames = [encode_frame(record, MARKER) for record in written]
     whole = b"".join(frames)
     cut = data.draw(st.integers(0, len(whole)))
     ends = [sum(map(len, frames[: index + 1])) for index in range(len(frames))]
     buffer = whole[:cut]
-    assert found(buffer) == [one for one, end in zip(written, ends, strict=True) if end <= cut]
-    gaps = [one for one in walk(buffer, MARKER) if isinstance(one, Gap)]
+    assert found(buffer) == [record for record, end in zip(written, ends, strict=True) if end <= cut]
+    gaps = [part for part in walk(buffer, MARKER) if isinstance(part, Gap)]
     assert len(gaps) == (cut not in (0, *ends))
     assert all(gap.torn and gap.end == cut for gap in gaps)
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
 def test_damage_costs_only_the_frames_that_it_hits(written: list[SpooledRecord], data: st.DataObject) -> None:
-    frames = [encode_frame(one, MARKER) for one in written]
+    frames = [encode_frame(record, MARKER) for record in written]
     whole = bytearray(b"".join(frames))
     start = data.draw(st.integers(0, len(whole) - 1))
     length = data.draw(st.integers(1, 60))
@@ -75,7 +75,9 @@ def test_damage_costs_only_the_frames_that_it_hits(written: list[SpooledRecord],
         at += len(frame)
     whole[start : start + length] = noise[: len(whole) - start]
     pieces = list(walk(bytes(whole), MARKER))
-    assert found(bytes(whole)) == [one for one, changed in zip(written, hit, strict=True) if not changed]
+    assert found(bytes(whole)) == [
+        record for record, changed in zip(written, hit, strict=True) if not changed
+    ]
     # Nothing is passed over untold.
     assert [piece.start for piece in pieces] == [0, *[piece.end for piece in pieces[:-1]]]
     assert pieces[-1].end == len(whole)
@@ -92,7 +94,7 @@ def test_a_value_cannot_pass_for_a_frame() -> None:
 def test_a_length_is_not_believed_beyond_what_is_there() -> None:
     good = encode_frame(SpooledRecord(1, "t", None, None, b"v", 0, ()), MARKER)
     lie = FRAME_HEADER.pack(MARKER, 0xFFFFFFFF, 0)
-    assert [type(one) for one in walk(lie + good, MARKER)] == [Gap, Frame]
+    assert [type(part) for part in walk(lie + good, MARKER)] == [Gap, Frame]
     assert list(walk(good + lie, MARKER))[1:] == [Gap(len(good), len(good + lie), torn=False)]
 
 

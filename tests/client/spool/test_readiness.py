@@ -52,10 +52,10 @@ def test_partitions_that_were_late_and_others_are_kept_apart() -> None:
     readiness, topics = ReadyPartitions(random.choice), topic("a", 1, 1, 1)
     records = [record(number, "a", partition) for number, partition in enumerate((0, 1, 2, 2, 0, 2))]
     readiness.missed([("a", 2)])
-    assert [one.record for one in run(readiness, topics, records).records] == records[:2]
-    assert [one.record for one in run(readiness, topics, records[2:]).records] == records[2:4]
+    assert [placement.record for placement in run(readiness, topics, records).records] == records[:2]
+    assert [placement.record for placement in run(readiness, topics, records[2:]).records] == records[2:4]
     readiness.took([("a", 2)])
-    assert [one.record for one in run(readiness, topics, records).records] == records
+    assert [placement.record for placement in run(readiness, topics, records).records] == records
 
 
 @pytest.mark.parametrize("late", [[("a", 1)], [("a", 0), ("a", 1), ("a", 2)]])
@@ -63,7 +63,7 @@ def test_records_without_a_key_avoid_partitions_that_were_late(late: list[tuple[
     readiness = ReadyPartitions(random.choice)
     readiness.missed(late)
     found = run(readiness, topic("a", 1, 1, -1), [record(number, "a") for number in range(10)])
-    partitions = {one.partition for one in found.records}
+    partitions = {placement.partition for placement in found.records}
     assert len(found.records) == 10
     assert len(partitions) == 1, "they keep their order"
     assert partitions <= ({0, 1} if len(late) == 3 else {0})
@@ -72,4 +72,4 @@ def test_records_without_a_key_avoid_partitions_that_were_late(late: list[tuple[
 def test_a_topic_that_is_not_known_and_a_partitioner_that_fails_are_left_to_the_producer() -> None:
     records = [record(0, "new"), record(1, "a", key=b"no number")]
     found = run(ReadyPartitions(random.choice), topic("a", 1), records)
-    assert found == Run([Placed(one, None) for one in records])
+    assert found == Run([Placed(spooled, None) for spooled in records])

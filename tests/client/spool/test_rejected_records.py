@@ -24,7 +24,7 @@ def reject(rejected: RejectedRecords, position: int) -> None:
 
 
 def values(folder: Path) -> list[bytes | None]:
-    return [one.record.value for one in read_rejected(folder)]
+    return [entry.record.value for entry in read_rejected(folder)]
 
 
 def test_damage_at_the_end_is_told_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

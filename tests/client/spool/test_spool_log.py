@@ -36,7 +36,7 @@ def read_all(log: SpoolLog, position: int = 0, records_max: int = 3) -> list[tup
         chunk = log.read(position, records_max, 200)
         assert chunk.end > position
         assert len(chunk.records) <= records_max
-        found += [(one.position, one.value) for one in chunk.records]
+        found += [(record.position, record.value) for record in chunk.records]
         position = chunk.end
     return found
 
@@ -70,11 +70,11 @@ def test_it_is_a_list_that_survives(script: list[tuple[str, int | bytes]]) -> No
                 model.append((write(log, argument), argument))
             elif step == "deliver":
                 chunk = log.read(position, argument, 1 << 20)
-                expected = [one for one in model if one[0] >= position][: len(chunk.records)]
-                assert [(one.position, one.value) for one in chunk.records] == expected
+                expected = [entry for entry in model if entry[0] >= position][: len(chunk.records)]
+                assert [(record.position, record.value) for record in chunk.records] == expected
                 position = chunk.end
                 log.delivered(position)
-                model = [one for one in model if one[0] >= position]
+                model = [entry for entry in model if entry[0] >= position]
             elif step == "again":
                 assert read_all(log, position) == model
             else:
@@ -91,7 +91,7 @@ def test_it_is_a_list_that_survives(script: list[tuple[str, int | bytes]]) -> No
                     assert survived == model
                 model = model[: len(survived)]
         assert log.count_from(position) == len(model)
-        assert log.bytes == sum(one.stat().st_size for one in path.iterdir())
+        assert log.bytes == sum(file.stat().st_size for file in path.iterdir())
         assert read_all(log, position) == model
         log.close(log.end)
         assert not files(path)

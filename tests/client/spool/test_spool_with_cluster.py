@@ -69,7 +69,7 @@ async def committed(cluster: LocalCluster, topic: str) -> dict[int, list[bytes]]
 
 def check(found: dict[int, list[bytes]], count: int) -> None:
     """Check that all numbers below `count` are there once, and in order within a partition."""
-    assert sorted(int(one) for values in found.values() for one in values) == list(range(count))
+    assert sorted(int(value) for values in found.values() for value in values) == list(range(count))
     for values in found.values():
         assert values == sorted(values, key=int)
 
@@ -140,7 +140,7 @@ async def test_a_process_that_is_killed_many_times_delivers_each_record_once(
         finally:
             child.kill()
             rest = await asyncio.to_thread(child.communicate)
-        told = rest[0].splitlines()
+        lines = rest[0].splitlines()
         # Numbering continues after records that were sent and not reported; these are in the spool or in the topic.
         async with spooling(cluster, tmp_path) as producer:
             async with asyncio.timeout(60):
@@ -148,7 +148,7 @@ async def test_a_process_that_is_killed_many_times_delivers_each_record_once(
         found = await committed(cluster, topic)
         count = sum(map(len, found.values()))
         check(found, count)
-        last = [line for line in told[:-1] if line]
+        last = [line for line in lines[:-1] if line]
         assert count > (int(last[-1]) if last else promised), f"seed {seed}"
         promised = count
     assert promised > 100
@@ -230,21 +230,21 @@ async def test_what_a_topic_is_too_small_for_is_set_aside(
         await admin.create_topics([NewTopic("small", 1, 1, configs={"max.message.bytes": "1000"})])
     async with spooling(cluster, tmp_path, max_block_ms=1_000) as producer:
         before = await producer.send(topic, b"0", key=b"k")
-        fitting = [await producer.send("small", b"%d" % one * 300) for one in range(9)]
+        fitting = [await producer.send("small", b"%d" % number * 300) for number in range(9)]
         large = await producer.send("small", b"x" * 2_000)
         nowhere = await producer.send("not-there", b"y")
         after = await producer.send(topic, b"1", key=b"k")
         async with asyncio.timeout(60):
             await producer.flush()
         assert (await after).offset > (await before).offset
-        offsets = [(await one).offset for one in fitting]
+        offsets = [(await delivery).offset for delivery in fitting]
         assert offsets == sorted(set(offsets))
         with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
             await large
         with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
             await nowhere
         assert producer.spooled.rejected == 2
-    assert sorted(one.record.topic for one in read_rejected(tmp_path)) == ["not-there", "small"]
+    assert sorted(entry.record.topic for entry in read_rejected(tmp_path)) == ["not-there", "small"]
     check(await committed(cluster, topic), 2)
 
 
@@ -317,7 +317,7 @@ async def test_other_readers_do_not_wait_while_partitions_are_away(
                 time.monotonic() - began < 12
             ):  # many transactions of the partition that is short of replicas
                 await asyncio.sleep(0.1)
-            assert any(one in str(producer.spooled.error) for one in ("short-0", "led-1"))
+            assert any(name in str(producer.spooled.error) for name in ("short-0", "led-1"))
             held = [seen.get(value, time.monotonic()) - at for value, at in sent.items()]
             assert max(held) < 6, f"transactions kept readers waiting for {max(held):.1f} s"
             await asyncio.to_thread(running.restart, 2)
@@ -342,17 +342,17 @@ async def test_other_readers_do_not_wait_while_partitions_are_away(
 def test_without_an_event_loop(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     cluster.kill(1)
     options = {"bootstrap_servers": cluster.bootstrap_servers, "spool_dir": tmp_path}
-    told: list[object] = []
+    calls: list[object] = []
     with ottla.sync.Producer(**options) as producer:
         futures = [producer.send(topic, b"%d" % number, key=b"k") for number in range(100)]
-        futures[0].add_done_callback(told.append)
+        futures[0].add_done_callback(calls.append)
         assert producer.spooled.records == 100
         producer.sync()
         with pytest.raises(SpoolUnusable):
             ottla.sync.Producer(**options).start()
     with pytest.raises(LeftInSpool):
         futures[0].result()
-    assert told == [futures[0]]
+    assert calls == [futures[0]]
     cluster.restart(1)
     with ottla.sync.Producer(**options) as producer:
         placed = producer.send(topic, b"100", key=b"k").result(30)

@@ -139,14 +139,14 @@ async def test_a_disk_that_fails_at_the_stop_keeps_nobody_waiting(tmp_path: Path
     async with asyncio.timeout(20):
         with pytest.raises(LeftInSpool):
             await waiting
-    assert not any(one.startswith(str(moved)) for one in open_files())
+    assert not any(file.startswith(str(moved)) for file in open_files())
     async with spooling(moved) as following:
         assert following.spooled.records == 1
 
 
 def open_files() -> list[str]:
     """Return the open files of this process."""
-    return [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.exists()]
+    return [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.exists()]
 
 
 async def test_the_child_of_a_fork_does_not_keep_the_folder(tmp_path: Path) -> None:
@@ -190,30 +190,30 @@ async def test_futures_are_deliveries(tmp_path: Path) -> None:
         async with producer, asyncio.timeout(20):
             first = await producer.send("t", b"0", partition=1, timestamp_ms=7)
             assert isinstance(first, RecordDelivery)
-            told: list[RecordDelivery] = []
-            first.add_done_callback(told.append)
+            calls: list[RecordDelivery] = []
+            first.add_done_callback(calls.append)
             with pytest.raises(asyncio.InvalidStateError):
                 first.result()
             assert await asyncio.gather(first) == [RecordMetadata("t", 1, 0, 7)]
-            assert told == [first]
+            assert calls == [first]
             others = [await producer.send("t", b"%d" % number) for number in range(1, 4)]
             done, _ = await asyncio.wait(others)
             assert done == set(others)
-            assert {one.result().topic for one in done} == {"t"}
+            assert {future.result().topic for future in done} == {"t"}
 
 
 def test_blocking_futures_are_settled_whoever_keeps_them(tmp_path: Path) -> None:
-    told: list[Future[RecordMetadata]] = []
+    calls: list[Future[RecordMetadata]] = []
     with ottla.sync.Producer(bootstrap_servers=NOWHERE, spool_dir=tmp_path) as producer:
         held = producer.send("t", b"0")
         dropped = ref(producer.send("t", b"1"))
-        producer.send("t", b"2").add_done_callback(told.append)
+        producer.send("t", b"2").add_done_callback(calls.append)
         gc.collect()
         assert dropped() is None
-    for future in (held, *told):
+    for future in (held, *calls):
         with pytest.raises(LeftInSpool):
             future.result(60)
-    assert len(told) == 1
+    assert len(calls) == 1
 
 
 async def test_nothing_is_counted_or_warned_of_that_was_not_delivered(
