@@ -17,6 +17,7 @@ from ..client.connections.metadata import TopicInfo
 from .bounds import ROWS_MAX
 from .charts import SPAN, SPANS, Span
 from .formats import link
+from .live.readings import Readings
 from .live.sampler import WATCHED_S, Sampler
 from .schemas.decoding import Decoder
 from .sorting import Column, Sorted, in_order
@@ -59,6 +60,7 @@ class Visit:
 
     admin: Admin
     sampler: Sampler
+    readings: Readings
     connection: Mapping[str, Any]
     """Keyword arguments for a Consumer or a Producer of this cluster."""
     may_change: bool

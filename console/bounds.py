@@ -53,6 +53,10 @@ TOPICS_BUSY: Final = 20
 TOPICS_REMEMBERED_MAX: Final = 40
 """The most topics whose rates are remembered: busy ones, and those that pages showed most recently."""
 EVENTS_MAX: Final = 200
+LAG_GROUPS_MAX: Final = 40
+"""The most groups whose lag over time is remembered: those that pages showed most recently."""
+LAG_TOPICS_MAX: Final = 6
+"""The most topics of such a group: a chart cannot distinguish more lines."""
 GROUPS_READ_MAX: Final = 10_000
 """The most groups whose offsets are read to find the readers of a topic, or the groups with the largest lag."""
 PARTITIONS_READ_MAX: Final = 20_000

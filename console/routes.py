@@ -214,6 +214,7 @@ class Routes:
         return Visit(
             admin=session.admin,
             sampler=session.sampler,
+            readings=session.readings,
             connection=session.connection,
             may_change=self._parts.may_change,
             path=path,

@@ -28,6 +28,7 @@ from .feature_detection import ClusterFeatures
 from .formats import link
 from .guard import Entrance
 from .live.reading import CounterSource, EndOffsets, MetricsEndpoints
+from .live.readings import Readings
 from .live.sampler import Sampler
 from .live.snapshots import take_snapshot
 from .login import PasswordLogin, TokenLogin
@@ -156,9 +157,11 @@ async def _opened(
     """
     admin = Admin(**{"client_id": "ottla-console", "request_timeout_ms": REQUEST_MS, **connection})
     await admin.start()
+    sampler = Sampler(partial(take_snapshot, admin), _source(settings, admin))
     return Session(
         admin=admin,
-        sampler=Sampler(partial(take_snapshot, admin), _source(settings, admin)),
+        sampler=sampler,
+        readings=Readings(admin, sampler),
         connection=connection,
         offers=ClusterFeatures(areas, admin),
         form_value=form_value,

@@ -20,6 +20,7 @@ from ..client.admin import Admin
 from .bounds import IDLE_S, SESSION_S, SESSIONS_MAX, SESSIONS_OF_USER_MAX
 from .feature_detection import ClusterFeatures
 from .live.feeds import Feeds
+from .live.readings import Readings
 from .live.sampler import Sampler
 from .previews import Previews
 from .security import same
@@ -40,6 +41,7 @@ class Session:
 
     admin: Admin
     sampler: Sampler
+    readings: Readings
     connection: Mapping[str, Any] = field(repr=False)
     """Keyword arguments for a Consumer or a Producer."""
     offers: ClusterFeatures
@@ -61,7 +63,7 @@ class Session:
         self.ended.set()
         self.feeds.end()
         try:
-            await self.sampler.stop()
+            await asyncio.gather(self.sampler.stop(), self.readings.stop())
         finally:
             await self.admin.stop()
 

@@ -27,6 +27,7 @@ from ottla.console.app import build
 from ottla.console.area import Area
 from ottla.console.feature_detection import ClusterFeatures
 from ottla.console.live.reading import EndOffsets
+from ottla.console.live.readings import Readings
 from ottla.console.live.sampler import Sampler
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.login import TokenLogin
@@ -175,9 +176,11 @@ class FakeAdmin:
 
 def session_with(admin: Admin, door: Door, areas: Sequence[Area], **given: Any) -> Session:
     """Return the session of all browsers with this door's token; `given` are its fields, such as its user."""
+    sampler = Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin))
     return Session(
         admin=admin,
-        sampler=Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin)),
+        sampler=sampler,
+        readings=Readings(admin, sampler),
         offers=ClusterFeatures(areas, admin),
         **{"connection": {"bootstrap_servers": "host:9092"}, "form_value": door.form_value, **given},
     )
@@ -226,6 +229,13 @@ class Browser:
     def do_it(self, address: str, preview: str, status: int = 303) -> str:
         """Send the form of a preview as a browser does."""
         return self.send(address, status, **hidden_fields(preview), step="apply")
+
+
+def target(page: str, text: str) -> str:
+    """Return the address of the first link with this text."""
+    found = re.search(rf'<a [^>]*href="([^"]*)"[^>]*>{re.escape(html.escape(text))}</a>', page)
+    assert found is not None, page
+    return html.unescape(found[1])
 
 
 def hidden_fields(page: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.console.area import BadQuestion, Download, NotThere, Rendered, Visit
 from ottla.console.bounds import PAYLOAD_BYTES_MAX
 from ottla.console.live.reading import EndOffsets
+from ottla.console.live.readings import Readings
 from ottla.console.live.sampler import Sampler
 from ottla.console.live.snapshots import take_snapshot
 from ottla.console.pages.messages import page, sending
@@ -306,9 +307,11 @@ async def admin(cluster: LocalCluster) -> AsyncIterator[Admin]:
 
 
 def at(cluster: LocalCluster, admin: Admin, form: dict[str, str] | None = None, **query: str) -> Visit:
+    sampler = Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin))
     return Visit(
         admin=admin,
-        sampler=Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin)),
+        sampler=sampler,
+        readings=Readings(admin, sampler),
         connection={"bootstrap_servers": cluster.bootstrap_servers},
         may_change=True,
         path="/messages",

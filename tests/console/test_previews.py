@@ -22,7 +22,8 @@ from tests.console.test_quotas import OF_ANN, Limiting
 from tests.console.test_transactions import WithTransactions, told
 
 HERE = Visit(
-    admin=cast(Admin, None), sampler=None, connection={}, may_change=True, path="/topics/create",  # type: ignore[arg-type]
+    admin=cast(Admin, None), sampler=None, readings=None, connection={},  # type: ignore[arg-type]
+    may_change=True, path="/topics/create",
     form={"topic": "new"},
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ from ottla.client.admin.records import EARLIEST, LATEST
 from ottla.client.records import TopicPartition
 from ottla.console.area import Action, Change, Visit
 from ottla.console.live.reading import EndOffsets
+from ottla.console.live.readings import Readings
 from ottla.console.live.sampler import Sampler
 from ottla.console.live.snapshots import take_snapshot
 from ottla.console.pages import all_areas
@@ -62,6 +63,7 @@ class Twins:
         return Visit(
             admin=self.admin,
             sampler=self._sampler,
+            readings=Readings(self.admin, self._sampler),
             connection={"bootstrap_servers": self.bootstrap},
             may_change=True,
             path=path,
