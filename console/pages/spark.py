@@ -16,7 +16,7 @@ from typing import Final
 from ...client.admin import Admin, GroupListing, TransactionDescription
 from ..area import Area, Paged, Rendered, View, Visit
 from ..formats import link
-from .groups.listing import GroupRow, group_row, listed_groups, reports_of
+from .groups.listing import GroupRow, group_rows, listed_groups
 from .transactions.listing import described_ids, kind_of, listed_ids, open_for_s
 
 QUERIES_MAX: Final = 1_000
@@ -132,12 +132,11 @@ async def show(visit: Visit) -> Rendered:
     groups, silent_groups = await listed_groups(visit)
     empty = [group for group in groups if group.state == "Empty"]
     followers = visit.paged(empty, parameter="groups")
-    reports = await reports_of(visit, followers.rows)
     model = SparkPage(
         visit.paged(rows),
         max(0, len(names) - QUERIES_MAX),
         followers,
-        [group_row(group, reports) for group in followers.rows],
+        await group_rows(visit, followers.rows),
         silent,
         undescribed,
         silent_groups,

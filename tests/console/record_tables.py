@@ -17,6 +17,7 @@ def visit_of(may_change: bool = False, form: dict[str, str] | None = None, **que
     return Visit(
         admin=nobody,
         sampler=nobody,
+        readings=nobody,
         connection={},
         may_change=may_change,
         path="/messages",
@@ -35,6 +36,6 @@ def table_of(*records: ConsumerRecord, may_change: bool = False, **query: str) -
     """Return the table of these records, as a search with this query shows them."""
     visit = visit_of(may_change, topic="t", **query)
     question = question_of(visit)
-    rows = [message_row(one, question.shows_as, "") for one in records]
+    rows = [message_row(record, question.shows_as, "") for record in records]
     model = MessagesPage(topics=(), question=question, where=(), formats=(), rows=rows, scanned=len(rows))
     return Templates().fragments("messages.html", {"visit": visit, "model": model})["live_messages"]

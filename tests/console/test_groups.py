@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -13,9 +13,10 @@ from ottla.client.admin import GroupDescription, GroupListing, GroupMember
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.records import TopicPartition
 from ottla.console.area import Visit
+from ottla.console.bounds import LAG_GROUPS_MAX, LAG_TOPICS_MAX
 from ottla.console.formats import UNKNOWN
+from ottla.console.live.lag_history import LagHistory
 from ottla.console.pages.groups import changes
-from ottla.console.pages.groups.group import REMEMBERED_MAX, LagHistory
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.fakes import HOSTILE, Browser, FakeAdmin, partition, seen, topic
 
@@ -63,6 +64,11 @@ class WithGroups(FakeAdmin):
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
         return dict(self.committed.get(group_id, {}))
 
+    async def committed_offsets_of_groups(
+        self, groups: Iterable[GroupListing]
+    ) -> dict[str, dict[TopicPartition, int] | KafkaError]:
+        return {group.group_id: await self.committed_offsets(group.group_id) for group in groups}
+
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, KafkaError | None]:
@@ -94,6 +100,39 @@ def test_the_list_shows_members_and_lag(browser: Browser) -> None:
     assert "billing" not in seen(browser.read("/groups?q=AUD"))
 
 
+def test_groups_are_sorted_by_the_lag_of_all_groups(admin: WithGroups, browser: Browser) -> None:
+    admin.members |= {f"g{number:02}": () for number in range(60)}
+    admin.committed |= {f"g{number:02}": {ORDERS: 100 - number} for number in range(60)}
+    admin.committed["g07"] = {}
+    page = browser.read("/groups?sort=-lag")
+    names = re.findall(r"/groups/group\?name=([^\"]+)\"", page)
+    assert names[:3] == ["audit", "g59", "g58"]
+    assert "page 1 of 2, 62 rows" in seen(page)
+    assert "sort=-lag&amp;page=2" in page
+    last = seen(browser.read("/groups?sort=-lag&page=2"))
+    assert last.index("g00") < last.index("g07")  # lag 0 stands before an unknown lag
+    assert "is one of group, state, type, protocol, lag, coordinator" in seen(
+        browser.read("/groups?sort=x", 400)
+    )
+
+
+def test_a_search_keeps_the_order(browser: Browser) -> None:
+    page = browser.read("/groups?q=b&sort=-lag")
+    assert '<input type="hidden" name="sort" value="-lag">' in page
+    assert 'href="/groups?q=b&amp;sort=lag"' in page
+
+
+def test_the_reason_why_lag_is_missing_is_told(admin: WithGroups, browser: Browser) -> None:
+    async def refused(groups: Iterable[GroupListing]) -> dict[str, KafkaError]:
+        error = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")
+        return {group.group_id: error for group in groups}
+
+    admin.committed_offsets_of_groups = refused  # type: ignore[assignment, method-assign]
+    page = seen(browser.read("/groups?sort=-lag"))
+    assert "The offsets of 2 groups are unknown. The first reason: it loads." in page
+    assert f"billing Stable classic consumer 1 {UNKNOWN} 1" in page
+
+
 def test_a_coordinator_that_loads_hides_no_other(admin: WithGroups, browser: Browser) -> None:
     admin.silent = {3: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
     page = seen(browser.read("/groups"))
@@ -106,16 +145,53 @@ def test_a_group_that_goes_meanwhile_spoils_no_list(admin: WithGroups, browser: 
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "gone")
 
     admin.describe_groups = gone  # type: ignore[method-assign]
-    assert f"billing Stable classic consumer {UNKNOWN} {UNKNOWN} 1" in seen(browser.read("/groups"))
+    admin.committed["billing"] = {}
+    page = seen(browser.read("/groups"))
+    assert f"audit Empty classic consumer {UNKNOWN} 62 1" in page
+    assert f"billing Stable classic consumer {UNKNOWN} {UNKNOWN} 1" in page
 
 
 def test_a_group_shows_each_partition_with_its_lag_and_its_owner(browser: Browser) -> None:
     page = seen(browser.read("/groups/group?name=billing"))
-    assert "orders 0 90 100 10 ann move" in page
-    assert f"orders 1 {UNKNOWN} 0 {UNKNOWN} ann move" in page
+    assert "orders 0 90 100 10 ann next move" in page
+    assert f"orders 1 {UNKNOWN} 0 {UNKNOWN} ann newest move" in page
     assert f"ann-1 left ann /10.0.0.1 {UNKNOWN} orders: 0, 1" in page
     assert "there is no group 'nobody'" in browser.read("/groups/group?name=nobody", 404).replace(
         "&#39;", "'"
+    )
+
+
+def test_the_partitions_of_a_group_are_sorted_by_lag_at_first(admin: WithGroups, browser: Browser) -> None:
+    places = {TopicPartition("orders", index): 90 - index for index in range(60)}
+    admin.topics["orders"] = topic("orders", *(partition(index) for index in range(60)))
+    admin.ends |= dict.fromkeys(places, 100)
+    admin.committed["audit"] = dict(places)
+
+    def shown(address: str) -> list[str]:
+        return re.findall(r'data-label="partition" class="number">(\d+)<', browser.read(address))
+
+    assert shown("/groups/group?name=audit")[:2] == ["59", "58"]
+    assert shown("/groups/group?name=audit&sort=partition")[:2] == ["0", "1"]
+    assert shown("/groups/group?name=audit&sort=committed&page=2")[-1] == "0"
+    page = browser.read("/groups/group?name=audit")
+    assert 'href="/messages?topic=orders&amp;partition=59&amp;from=offset&amp;at=31"' in page
+
+
+def test_a_group_with_many_members_has_pages(admin: WithGroups, browser: Browser) -> None:
+    admin.members["billing"] = tuple(replace(ANN, member_id=f"m{number:03}") for number in range(120))
+    page = browser.read("/groups/group?name=billing")
+    assert "m049" in page
+    assert "m050" not in page
+    assert "members 120" in seen(page)
+    assert "m119" in browser.read("/groups/group?name=billing&members=3")
+
+
+def test_the_lag_of_a_group_has_a_chart_with_spans(browser: Browser) -> None:
+    page = browser.read("/groups/group?name=billing&span=6h")
+    assert "lag in records, by topic" in page
+    assert '<a href="/groups/group?name=billing&amp;span=6h" aria-current="true">6h</a>' in page
+    assert "'span' is one of 10m, 1h, 6h, 24h" in seen(
+        browser.read("/groups/group?name=billing&span=1w", 400)
     )
 
 
@@ -141,27 +217,25 @@ def test_names_that_strangers_choose_are_text(admin: WithGroups, browser: Browse
 
 
 def test_lag_is_remembered_within_bounds() -> None:
-    now = [0.0]
-    history = LagHistory(lambda: now[0])
-
-    def told(name: str, lag: int) -> Any:
-        class Told:
-            group = GroupListing(name, "", "", "", 1)
-
-            def lag_by_topic(self) -> dict[str, tuple[int, int | None]]:
-                return {"orders": (1, lag), "refunds": (1, 3)}
-
-        return Told()
-
+    history = LagHistory()
     for number in range(3):
-        now[0] = float(number)
-        history.note(told("billing", number * 10))
-    orders, refunds = history.series("billing")
-    assert orders.points == ((0.0, 0.0), (1.0, 10.0), (2.0, 20.0))
+        history.note("billing", float(number), {"orders": number * 10, "refunds": 3})
+    orders, refunds = history.series("billing", 600, 2)
+    # Two seconds are one point, which has the larger lag.
+    assert orders.points == [(1.0, 10.0), (2.0, 20.0)]
     assert refunds.name == "refunds"
-    for number in range(REMEMBERED_MAX):
-        history.note(told(f"g{number}", 1))
-    assert history.series("billing") == []
+    for number in range(LAG_GROUPS_MAX):
+        history.note(f"g{number}", 3.0, {"orders": 1})
+    assert history.series("billing", 600, 2) == []
+
+
+def test_the_topics_with_the_most_lag_are_remembered() -> None:
+    history = LagHistory()
+    history.note("g", 0.0, {f"t{number:02}": number for number in range(20)})
+    assert [line.name for line in history.series("g", 600, 0)] == ["t19", "t18", "t17", "t16", "t15", "t14"]
+    history.note("g", 10.0, {f"t{number:02}": None if number == 19 else 100 - number for number in range(20)})
+    assert history.series("g", 600, 10)[0].name == "t00"
+    assert len(history.series("g", 600, 10)) == LAG_TOPICS_MAX
 
 
 # ------------------------------------------------------------ changes
@@ -261,8 +335,8 @@ def test_a_name_may_be_confirmed_with_spaces_around_it(admin: WithGroups, browse
 
 def test_a_time_without_a_zone_is_utc() -> None:
     visit = Visit(
-        admin=None, sampler=None, connection={}, may_change=True, path="/groups/seek",  # type: ignore[arg-type]
-        query={"name": "g"}, form={"to": "time", "value": "1970-01-01T00:00:01"},
+        admin=None, sampler=None, readings=None, connection={},  # type: ignore[arg-type]
+        may_change=True, path="/groups/seek", query={"name": "g"}, form={"to": "time", "value": "1970-01-01T00:00:01"},
     )  # fmt: skip
     assert changes.target_of(visit).number == 1000
     assert (

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-from weakref import WeakKeyDictionary
-
-from markupsafe import Markup
 
 from ....client.admin import GroupMember
-from ....client.admin.group_lag import GroupReport, PartitionLag, report
+from ....client.admin.group_lag import PartitionLag, report
 from ...area import Paged, Rendered, Visit
-from ...bounds import POINTS_MAX
-from ...charts import SPAN, SPANS, Series, legend, line_chart
-from ...formats import numbers
-from ...live.sampler import Sampler
+from ...charts import Chart, Span, draw
+from ...formats import link, numbers
+from ...sorting import Column, Sorted
 from .listing import lag_text
-
-REMEMBERED_MAX: Final = 100
-"""The most groups whose lag is remembered: those shown most recently."""
-TOPICS_DRAWN_MAX: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +32,7 @@ class MemberRow:
 class LagRow:
     """A partition that a group reads as a table row: its committed and end offset, and the lag in records.
 
-    Unknown numbers are None.
+    Unknown numbers are None. `messages` is the URL of the messages from the committed offset on.
     """
 
     topic: str
@@ -50,6 +41,7 @@ class LagRow:
     end: int | None
     lag: int | None
     owner: str
+    messages: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,45 +55,23 @@ class GroupPage:
     coordinator: int
     coordinator_address: str
     total_lag: str
-    members: Sequence[MemberRow]
+    member_count: int
+    members: Paged[MemberRow]
+    sorted: Sorted[PartitionLag]
     paged: Paged[PartitionLag]
     partitions: Sequence[LagRow]
-    chart: Markup
-    legend: Markup
+    chart: Chart | None
+    span: Span
 
 
-class LagHistory:
-    """The lag of consumer groups by topic over time, for charts.
-
-    It is recorded each time a page shows a group, within limits.
-    """
-
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
-        self._now = now
-        self._groups: OrderedDict[str, dict[str, deque[tuple[float, float | None]]]] = OrderedDict()
-
-    def note(self, group: GroupReport) -> None:
-        """Record the present lag of a group by topic."""
-        name, now_s = group.group.group_id, self._now()
-        topics = self._groups.setdefault(name, {})
-        self._groups.move_to_end(name)
-        if len(self._groups) > REMEMBERED_MAX:
-            self._groups.popitem(last=False)
-        for topic, (_, lag) in group.lag_by_topic().items():
-            topics.setdefault(topic, deque(maxlen=POINTS_MAX)).append((now_s, lag))
-
-    def series(self, name: str) -> list[Series]:
-        """Return the chart lines of a group's topics, up to TOPICS_DRAWN_MAX topics with the most lag.
-
-        The chart cannot distinguish more lines.
-        """
-        topics = [Series(topic, tuple(points)) for topic, points in self._groups.get(name, {}).items()]
-        topics.sort(key=lambda topic: -(topic.last or 0))
-        return topics[:TOPICS_DRAWN_MAX]
-
-
-_HISTORIES: WeakKeyDictionary[Sampler, LagHistory] = WeakKeyDictionary()
-"""A history for each console in this process."""
+COLUMNS: Final = (
+    Column[PartitionLag]("topic", "topic", lambda row: row.partition),
+    Column[PartitionLag]("partition", "partition", lambda row: row.partition.partition, is_number=True),
+    Column[PartitionLag]("committed", "committed", lambda row: row.current, True, True),
+    Column[PartitionLag]("end", "end", lambda row: row.end, True, True),
+    Column[PartitionLag]("lag", "lag", lambda row: row.lag, True, True),
+    Column[PartitionLag]("member", "member", lambda row: owner_of(row) or None),
+)
 
 
 def member_row(member: GroupMember) -> MemberRow:
@@ -120,39 +90,43 @@ def member_row(member: GroupMember) -> MemberRow:
     )
 
 
-def lag_row(partition_lag: PartitionLag) -> LagRow:
+def owner_of(row: PartitionLag) -> str:
+    """Return the client id, or else the id, of the member that owns a partition; empty without a member."""
+    return "" if row.member is None else row.member.client_id or row.member.member_id
+
+
+def lag_row(row: PartitionLag) -> LagRow:
     """Return the table row of a partition's lag."""
-    owner = (
-        ""
-        if partition_lag.member is None
-        else partition_lag.member.client_id or partition_lag.member.member_id
-    )
-    return LagRow(
-        *partition_lag.partition, partition_lag.current, partition_lag.end, partition_lag.lag, owner
-    )
+    topic, partition = row.partition
+    where = {"from": "newest"} if row.current is None else {"from": "offset", "at": row.current}
+    messages = link("/messages", topic=topic, partition=partition, **where)
+    return LagRow(topic, partition, row.current, row.end, row.lag, owner_of(row), messages)
 
 
 async def show(visit: Visit) -> Rendered:
     """Return the page of the group that the query names."""
-    name = visit.exact("name")
+    name, span = visit.exact("name"), visit.span()
     (described,) = await report(visit.admin, [name])
-    history = _HISTORIES.setdefault(visit.sampler, LagHistory())
-    history.note(described)
-    lines = history.series(name)
-    paged = visit.paged(described.partitions)
-    where = described.group.coordinator
+    group, now_s, history = described.group, time.time(), visit.readings.lag_history
+    history.note(name, now_s, {topic: lag for topic, (_, lag) in described.lag_by_topic().items()})
+    lines = history.series(name, span.seconds, now_s)
+    ordered = visit.sorted(described.partitions, COLUMNS, "-lag", at="lag")
+    paged = visit.paged(ordered.rows)
+    members = visit.paged([member_row(member) for member in group.members], parameter="members")
     model = GroupPage(
         name,
-        described.group.state,
-        described.group.type,
-        described.group.assignor,
-        where.id,
-        f"{where.host}:{where.port}",
-        lag_text(described),
-        [member_row(member) for member in described.group.members],
+        group.state,
+        group.type,
+        group.assignor,
+        group.coordinator.id,
+        f"{group.coordinator.host}:{group.coordinator.port}",
+        lag_text(described.total_lag, described.unknown_lags),
+        len(group.members),
+        members,
+        ordered,
         paged,
         [lag_row(row) for row in paged.rows],
-        line_chart("lag in records, by topic", lines, now_s=time.time(), span_s=SPANS[SPAN]),
-        legend(lines),
+        draw("lag in records, by topic", lines, now_s=now_s, span_s=span.seconds),
+        span,
     )
     return Rendered(name, "group.html", model)

@@ -24,7 +24,8 @@ from ...settings import (
     settings_fields,
     settings_of,
 )
-from .topic import known, topic_named
+from .partitions import known
+from .topic import topic_named
 
 PARTITIONS_MAX = 100_000
 SOURCE = "topic"

@@ -1,4 +1,4 @@
-"""The page that lists topics, with a search by name."""
+"""The page that lists topics, with a search by name, in the order of any column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,32 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
 from ...live.counters import Rates, TopicTraffic
+from ...live.readings import TopicSize, sizes_by_topic
+from ...live.snapshots import ClusterSnapshot
 from ...searching import has_words
+from ...sorting import Column, Sorted
+
+SIZE = "size"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """The numbers of a topic's partitions without a leader, with too few in-sync replicas, and with moving replicas."""
+
+    offline: int
+    under_replicated: int
+    reassigning: int
+
+    @property
+    def is_healthy(self) -> bool:
+        """True if all replicas of all partitions are in sync."""
+        return not self.offline and not self.under_replicated
+
+    @property
+    def text(self) -> str:
+        """The partitions that are not healthy, as text such as `1 offline, 2 under-replicated`; else `healthy`."""
+        counts = [(self.offline, "offline"), (self.under_replicated, "under-replicated")]
+        return ", ".join(f"{number} {state}" for number, state in counts if number) or "healthy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,84 +43,162 @@ class TopicRow:
     """A topic as a table row.
 
     `size` is the bytes of the largest replica of each partition, added up; None if no broker reports it. `is_size_part`
-    is True if some partitions are not included. `records_in` is in records per second.
+    is True if some partitions are not included. `records_in`, `bytes_in` and `bytes_out` are per second.
     """
 
     name: str
     is_internal: bool
     partitions: int
     replicas: str
-    state: str
-    is_well: bool
+    state: TopicState
     size: int | None
     records_in: float | None
+    bytes_in: float | None
+    bytes_out: float | None
     is_size_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsPage:
-    """The data that the template of the list of topics shows."""
+    """The data that the template of the list of topics shows.
 
+    `has_bytes` is True if the brokers report bytes per second. `trouble` is the reason why sizes are missing.
+    """
+
+    sorted: Sorted[TopicInfo]
     paged: Paged[TopicInfo]
     rows: Sequence[TopicRow]
     search: str
     shows_internal: bool
     total: int
+    has_bytes: bool
+    trouble: str
 
 
 def matching(topics: Sequence[TopicInfo], search: str, *, shows_internal: bool) -> list[TopicInfo]:
-    """Return the topics whose names contain all words of the search, in order of their names."""
+    """Return the topics whose names contain all words of the search."""
     return [
         topic
-        for topic in sorted(topics, key=lambda topic: topic.name)
+        for topic in topics
         if (shows_internal or not topic.is_internal) and has_words(topic.name, search)
     ]
 
 
-def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rates) -> TopicRow:
-    """Return the table row of a topic; `sizes` has the bytes of its partitions, `rates` its traffic."""
-    state = state_of(topic)
-    known = [sizes[key] for index in topic.partitions if (key := TopicPartition(topic.name, index)) in sizes]
+def columns_of(
+    snapshot: ClusterSnapshot, rates: Rates, sizes: Mapping[str, TopicSize]
+) -> list[Column[TopicInfo]]:
+    """Return the columns of the list of topics. `sizes` are needed only for the order by size."""
+    moving = reassigning_by_topic(snapshot)
+
+    def faults(topic: TopicInfo) -> tuple[int, int, int]:
+        state = state_of(topic, moving.get(topic.name, 0))
+        return state.offline, state.under_replicated, state.reassigning
+
+    def size(topic: TopicInfo) -> int | None:
+        return sizes[topic.name].bytes if topic.name in sizes else None
+
+    def rate(traffic: TopicTraffic, title: str) -> Column[TopicInfo]:
+        def key(topic: TopicInfo) -> float | None:
+            return rates.of_topic(topic.name, traffic)
+
+        return Column(title.replace(" ", "-"), title, key, is_number=True, descending_first=True)
+
+    columns = [
+        Column[TopicInfo]("topic", "topic", lambda topic: topic.name),
+        Column("state", "state", faults, descending_first=True),
+        Column("partitions", "partitions", lambda topic: len(topic.partitions), True, True),
+        Column("replicas", "replicas", replica_range, is_number=True, descending_first=True),
+        Column(SIZE, "size", size, is_number=True, descending_first=True),
+        rate(TopicTraffic.RECORDS_IN, "records in"),
+    ]
+    if TopicTraffic.BYTES_IN in rates.topics:
+        columns += [rate(TopicTraffic.BYTES_IN, "bytes in"), rate(TopicTraffic.BYTES_OUT, "bytes out")]
+    return columns
+
+
+def reassigning_by_topic(snapshot: ClusterSnapshot) -> dict[str, int]:
+    """Return the number of partitions of each topic whose replicas move between brokers."""
+    found: dict[str, int] = {}
+    for name in snapshot.moving:
+        found[name.topic] = found.get(name.topic, 0) + 1
+    return found
+
+
+def topic_row(topic: TopicInfo, size: TopicSize | None, rates: Rates, reassigning: int = 0) -> TopicRow:
+    """Return the table row of a topic with a size, which may be unknown; `rates` has the traffic of topics."""
     return TopicRow(
         topic.name,
         topic.is_internal,
         len(topic.partitions),
         replication_of(topic),
-        state,
-        state == "",
-        sum(known) if known else None,
+        state_of(topic, reassigning),
+        None if size is None else size.bytes,
         rates.of_topic(topic.name, TopicTraffic.RECORDS_IN),
-        0 < len(known) < len(topic.partitions),
+        rates.of_topic(topic.name, TopicTraffic.BYTES_IN),
+        rates.of_topic(topic.name, TopicTraffic.BYTES_OUT),
+        size is not None and size.partitions < len(topic.partitions),
     )
 
 
-def state_of(topic: TopicInfo) -> str:
-    """Return the numbers of a topic's leaderless and under-replicated partitions as text; empty if there are none."""
+def state_of(topic: TopicInfo, reassigning: int = 0) -> TopicState:
+    """Return the state of a topic with this number of partitions whose replicas move."""
     partitions = topic.partitions.values()
-    leaderless = sum(1 for partition in partitions if partition.leader == NO_LEADER)
-    behind = sum(1 for partition in partitions if len(partition.isr) < len(partition.replicas))
-    said = [f"{leaderless} without a leader"] if leaderless else []
-    if behind:
-        said.append(f"{behind} under-replicated")
-    return ", ".join(said)
+    return TopicState(
+        sum(partition.leader == NO_LEADER for partition in partitions),
+        sum(len(partition.isr) < len(partition.replicas) for partition in partitions),
+        reassigning,
+    )
+
+
+def replica_range(topic: TopicInfo) -> tuple[int, int] | None:
+    """Return the smallest and the largest number of replicas of a topic's partitions; None without partitions."""
+    numbers = [len(partition.replicas) for partition in topic.partitions.values()]
+    return (min(numbers), max(numbers)) if numbers else None
 
 
 def replication_of(topic: TopicInfo) -> str:
     """Return the number of replicas of a topic's partitions as text; `1 to 3` where partitions differ."""
-    numbers = sorted({len(partition.replicas) for partition in topic.partitions.values()})
-    return " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1])))) if numbers else ""
+    return " to ".join(map(str, dict.fromkeys(replica_range(topic) or ())))
 
 
 async def show(visit: Visit) -> Rendered:
-    """Return the page that lists topics. Sizes are requested only for the topics on this page of the table."""
-    snapshot = await visit.sampler.snapshot()
+    """Return the page that lists topics.
+
+    Sizes are requested only for the topics on this page of the table, unless they order the table.
+    """
+    snapshot, rates = await visit.sampler.snapshot(), visit.sampler.rates
     search, shows_internal = visit.text("q"), visit.text("internal") == "yes"
-    paged = visit.paged(matching(snapshot.topics, search, shows_internal=shows_internal))
-    partitions = [TopicPartition(topic.name, index) for topic in paged.rows for index in topic.partitions]
-    try:
-        sizes = await visit.admin.partition_sizes(partitions) if partitions else {}
-    except KafkaError:  # Missing sizes must not hide the list.
-        sizes = {}
-    rows = [topic_row(topic, sizes, visit.sampler.rates) for topic in paged.rows]
-    model = TopicsPage(paged, rows, search, shows_internal, len(snapshot.topics))
+    found = matching(snapshot.topics, search, shows_internal=shows_internal)
+    sizes: Mapping[str, TopicSize] = {}
+    trouble = ""
+    is_by_size = visit.text("sort").lstrip("-") == SIZE
+    if is_by_size:
+        sizes, trouble = await _all_sizes(visit)
+    ordered = visit.sorted(found, columns_of(snapshot, rates, sizes), "topic")
+    paged = visit.paged(ordered.rows)
+    if not is_by_size:
+        sizes = await _sizes_of(visit, paged.rows)
+    moving = reassigning_by_topic(snapshot)
+    rows = [topic_row(topic, sizes.get(topic.name), rates, moving.get(topic.name, 0)) for topic in paged.rows]
+    has_bytes = TopicTraffic.BYTES_IN in rates.topics
+    model = TopicsPage(ordered, paged, rows, search, shows_internal, len(snapshot.topics), has_bytes, trouble)
     return Rendered("Topics", "topics.html", model)
+
+
+async def _all_sizes(visit: Visit) -> tuple[Mapping[str, TopicSize], str]:
+    """Return the sizes of all topics, or the reason why they are missing."""
+    try:
+        sizes = await visit.readings.sizes()
+    except KafkaError as error:
+        return {}, f"Sizes are unknown: {error.message}"
+    if sizes is None:
+        return {}, "The sizes of all topics are being read. Reload the page in some seconds."
+    return sizes, ""
+
+
+async def _sizes_of(visit: Visit, topics: Sequence[TopicInfo]) -> Mapping[str, TopicSize]:
+    partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    try:
+        return sizes_by_topic(await visit.admin.partition_sizes(partitions)) if partitions else {}
+    except KafkaError:  # Missing sizes must not hide the list.
+        return {}

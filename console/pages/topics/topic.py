@@ -1,94 +1,46 @@
-"""The page of a topic: leaders, in-sync sets, offsets and sizes of its partitions; settings with their sources."""
+"""The page of a topic: its partitions, the groups that read it, its traffic over time, and its settings."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....client.admin import TOPIC_RESOURCE
-from ....client.admin.records import EARLIEST, LATEST
-from ....client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
-from ....client.records import TopicPartition
+from ....client.admin import TOPIC_RESOURCE, ConfigEntry
+from ....client.connections.metadata import TopicInfo
 from ....protocol.errors import KafkaError
-from ...area import Paged, Rendered, Visit
-from ...formats import UNKNOWN, numbers
+from ...area import Rendered, Visit
+from ...charts import Chart, Span, draw
+from ...formats import byte_rate, rate
 from ...live.counters import TopicTraffic
-from ...live.sampler import WATCHED_S
+from ...live.readings import TopicSize, sizes_by_topic
+from ...live.sampler import WATCHED_S, Sampler
 from ...settings import SettingRow, setting_rows
-from .listing import replication_of, state_of
+from .listing import TopicRow, reassigning_by_topic, topic_row
+from .partitions import PartitionTable, partition_table
+from .readers import ReaderTable, reader_table
 
-Offsets = Mapping[TopicPartition, int | KafkaError]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPage:
+    """The data that the template of a topic's page shows.
 
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """A partition of a topic as a table row.
-
-    `start` and `end` are offsets and `size` is in bytes; unknown numbers are None. `missing` lists the replicas outside
-    the ISR.
+    `readers` are the groups that read the topic, or the reason why they are unknown.
     """
 
-    index: int
-    leader: str
-    epoch: str
-    is_preferred: bool
-    replicas: str
-    isr: str
-    missing: str
-    start: int | None
-    end: int | None
-    size: int | None
-
-    @property
-    def records(self) -> int | None:
-        """The number of offsets between the partition's start and end, which is at least the number of its records."""
-        return None if self.start is None or self.end is None else self.end - self.start
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPage:
-    """The data that the template of a topic's page shows."""
-
-    name: str
-    is_internal: bool
-    replicas: str
-    state: str
-    paged: Paged[PartitionInfo]
-    partitions: Sequence[PartitionRow]
+    row: TopicRow
+    partitions: PartitionTable
+    readers: ReaderTable | str
+    charts: Sequence[Chart]
+    span: Span
     settings: Sequence[SettingRow]
     settings_trouble: str
     shows_all: bool
-    records_in: float | None
 
-
-def partition_row(
-    topic: str,
-    partition: PartitionInfo,
-    starts: Offsets,
-    ends: Offsets,
-    sizes: Mapping[TopicPartition, int],
-) -> PartitionRow:
-    """Return the table row of a partition; `starts` and `ends` are offsets or the leaders' errors, `sizes` are
-    bytes."""
-    name = TopicPartition(topic, partition.index)
-    return PartitionRow(
-        partition.index,
-        "" if partition.leader == NO_LEADER else str(partition.leader),
-        str(partition.leader_epoch) if partition.leader_epoch >= 0 else UNKNOWN,
-        partition.replicas[:1] == (partition.leader,),
-        numbers(partition.replicas),
-        numbers(partition.isr),
-        ", ".join(str(replica) for replica in partition.replicas if replica not in partition.isr),
-        known(starts.get(name)),
-        known(ends.get(name)),
-        sizes.get(name),
-    )
-
-
-def known(offset: int | KafkaError | None) -> int | None:
-    """Return an offset if the partition's leader reported it, else None."""
-    return offset if isinstance(offset, int) and offset >= 0 else None
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self.row.name
 
 
 async def topic_named(visit: Visit, *, age_max_s: float = WATCHED_S) -> TopicInfo:
@@ -96,44 +48,65 @@ async def topic_named(visit: Visit, *, age_max_s: float = WATCHED_S) -> TopicInf
     return await visit.topic(visit.required("name"), age_max_s=age_max_s)
 
 
-async def show(visit: Visit) -> Rendered:
-    """Return the page of the topic that the query names.
-
-    Offsets and sizes are requested only for the partitions on this page of the table.
-    """
-    topic = await topic_named(visit)
-    paged = visit.paged(sorted(topic.partitions.values(), key=lambda partition: partition.index))
-    names = [TopicPartition(topic.name, partition.index) for partition in paged.rows]
-    starts, ends, sizes, settings = await asyncio.gather(
-        visit.admin.list_offsets(dict.fromkeys(names, EARLIEST)),
-        visit.admin.list_offsets(dict.fromkeys(names, LATEST)),
-        visit.admin.partition_sizes(names),
-        visit.admin.describe_configs(TOPIC_RESOURCE, topic.name),
-        return_exceptions=True,
+def charts_of(sampler: Sampler, topic: str, now_s: float, span_s: float) -> list[Chart]:
+    """Return the charts of a topic's traffic: records and bytes per second. Unknown traffic has no chart."""
+    charts = (
+        draw(
+            title,
+            [sampler.topic_series(topic, traffic, span_s) for traffic in shown],
+            now_s=now_s,
+            span_s=span_s,
+            say=say,
+        )
+        for title, shown, say in (
+            ("records per second", (TopicTraffic.RECORDS_IN,), rate),
+            ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate),
+        )
     )
-    for answer in (starts, ends, sizes, settings):
-        if isinstance(answer, BaseException) and not isinstance(answer, KafkaError):
-            raise answer
+    return [chart for chart in charts if chart is not None]
+
+
+async def show(visit: Visit) -> Rendered:
+    """Return the page of the topic that the query names."""
+    topic, span = await topic_named(visit), visit.span()
+    snapshot = await visit.sampler.snapshot()
+    partitions, readers, settings = await asyncio.gather(
+        partition_table(visit, topic),
+        reader_table(visit, topic.name),
+        _settings_or_refusal(visit, topic.name),
+    )
+    size = await _size_of(visit, topic, partitions)
     shows_all = visit.text("all") == "yes"
     model = TopicPage(
-        topic.name,
-        topic.is_internal,
-        replication_of(topic),
-        state_of(topic),
-        paged,
-        [
-            partition_row(
-                topic.name,
-                partition,
-                {} if isinstance(starts, BaseException) else starts,
-                {} if isinstance(ends, BaseException) else ends,
-                {} if isinstance(sizes, BaseException) else sizes,
-            )
-            for partition in paged.rows
-        ],
-        [] if isinstance(settings, BaseException) else setting_rows(settings, shows_all=shows_all),
-        str(settings) if isinstance(settings, BaseException) else "",
-        shows_all,
-        visit.sampler.rates.of_topic(topic.name, TopicTraffic.RECORDS_IN),
+        row=topic_row(topic, size, visit.sampler.rates, reassigning_by_topic(snapshot).get(topic.name, 0)),
+        partitions=partitions,
+        readers=readers,
+        charts=charts_of(visit.sampler, topic.name, snapshot.at_s, span.seconds),
+        span=span,
+        settings=[] if isinstance(settings, KafkaError) else setting_rows(settings, shows_all=shows_all),
+        settings_trouble=str(settings) if isinstance(settings, KafkaError) else "",
+        shows_all=shows_all,
     )
     return Rendered(topic.name, "topic.html", model)
+
+
+async def _size_of(visit: Visit, topic: TopicInfo, partitions: PartitionTable) -> TopicSize | None:
+    """Return the size of the topic; None if it is unknown.
+
+    If the page shows only some of the partitions, the size is some seconds old.
+    """
+    if len(partitions.sizes) == len(topic.partitions):
+        return sizes_by_topic(partitions.sizes).get(topic.name)
+    try:
+        sizes = await visit.readings.sizes()
+    except KafkaError:  # A size that is missing must not hide the page.
+        return None
+    return (sizes or {}).get(topic.name)
+
+
+async def _settings_or_refusal(visit: Visit, topic: str) -> list[ConfigEntry] | KafkaError:
+    """Return the settings of a topic, or the KafkaError of the refused request."""
+    try:
+        return await visit.admin.describe_configs(TOPIC_RESOURCE, topic)
+    except KafkaError as error:
+        return error
