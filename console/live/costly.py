@@ -18,9 +18,10 @@ KEPT_S: Final = 60.0
 
 
 class Costly(Generic[AnswerT]):
-    """The newest answer to one request, for all pages that need it.
+    """The newest answer to one request, shared by all pages.
 
-    It is asked for again, if a page needs it, after AGE_S seconds, or later so that requests take at most CPU_SHARE.
+    A page that needs the answer repeats the request after AGE_S seconds, or later: repeated requests take at most
+    CPU_SHARE of a core.
     """
 
     def __init__(

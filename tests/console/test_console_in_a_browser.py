@@ -19,6 +19,7 @@ from tests.console.brokers_with_folders import FoldersAdmin
 from tests.console.fakes import HOSTILE, FakeAdmin, partition, topic
 from tests.console.record_tables import record, table_of
 from tests.console.served import PATIENCE_S, ServedConsole
+from tests.console.test_groups import WithGroups
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -36,7 +37,11 @@ PAGES = (
     "/brokers",
     "/brokers/broker?id=1&all=yes",
     "/topics",
+    "/topics?sort=-size",
     "/topics/topic?name=orders",
+    "/topics/topic?name=orders&sort=-end&readers-sort=group&span=1h",
+    "/groups?sort=-lag",
+    "/groups/group?name=billing",
     "/topics/create",
     "/topics/alter?name=orders",
 )
@@ -46,6 +51,10 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.xdist_group("a browser"),
 ]
+
+
+class Whole(WithGroups, FoldersAdmin):
+    """A cluster with topics, groups and data folders."""
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +70,12 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def admin() -> FakeAdmin:
-    return FoldersAdmin(
-        topic("orders", partition(0), partition(1)),
-        topic("payments", partition()),
-        topic("__consumer_offsets", partition(), is_internal=True),
-    )
+    admin = Whole()
+    admin.topics |= {
+        "payments": topic("payments", partition()),
+        "__consumer_offsets": topic("__consumer_offsets", partition(), is_internal=True),
+    }
+    return admin
 
 
 @pytest.fixture
@@ -409,9 +419,11 @@ def test_a_label_stands_beside_its_field(
 
 
 @pytest.mark.parametrize("address", PAGES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(chromium: Browser, console: ServedConsole, address: str, scheme: Any) -> None:
-    context = chromium.new_context(color_scheme=scheme)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_axe_finds_nothing(
+    chromium: Browser, console: ServedConsole, address: str, scheme: Any, width: int
+) -> None:
+    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 844})
     assert violations(Tab(context, console).open(address)) == []
     context.close()
 

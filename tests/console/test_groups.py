@@ -155,7 +155,7 @@ def test_a_group_shows_each_partition_with_its_lag_and_its_owner(browser: Browse
     page = seen(browser.read("/groups/group?name=billing"))
     assert "orders 0 90 100 10 ann next move" in page
     assert f"orders 1 {UNKNOWN} 0 {UNKNOWN} ann newest move" in page
-    assert f"ann-1 left ann /10.0.0.1 {UNKNOWN} orders: 0, 1" in page
+    assert "ann instance left ann-1 /10.0.0.1 2 orders: 0, 1" in page
     assert "there is no group 'nobody'" in browser.read("/groups/group?name=nobody", 404).replace(
         "&#39;", "'"
     )

@@ -116,7 +116,10 @@ def test_an_empty_list_says_what_to_do_next(admin: Busy, browser: Browser) -> No
 
 
 def indexes(page: str) -> list[int]:
-    return [int(index) for index in re.findall(r'<tr><th scope="row" class="number">(\d+)</th>', page)]
+    return [
+        int(index)
+        for index in re.findall(r'<tr><th scope="row" data-label="partition" class="number">(\d+)</th>', page)
+    ]
 
 
 def test_partitions_are_sorted_by_each_column(browser: Browser) -> None:

@@ -18,13 +18,14 @@ from .listing import lag_text
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member of a consumer group as a table row; `partitions` lists its partitions topic by topic."""
+    """A member of a consumer group as a table row; `partitions` lists its `count` partitions topic by topic."""
 
     id: str
     instance: str
     client: str
     host: str
     epoch: int | None
+    count: int
     partitions: str
 
 
@@ -63,6 +64,11 @@ class GroupPage:
     chart: Chart | None
     span: Span
 
+    @property
+    def has_epochs(self) -> bool:
+        """True if members have an epoch, as in groups of KIP-848."""
+        return any(member.epoch is not None for member in self.members.rows)
+
 
 COLUMNS: Final = (
     Column[PartitionLag]("topic", "topic", lambda row: row.partition),
@@ -86,6 +92,7 @@ def member_row(member: GroupMember) -> MemberRow:
         member.client_id,
         member.host,
         None if member.epoch < 0 else member.epoch,
+        len(member.partitions),
         owned,
     )
 

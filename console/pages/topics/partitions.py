@@ -20,7 +20,7 @@ Offsets = Mapping[TopicPartition, int | KafkaError]
 
 PARTITIONS_SORTED_MAX: Final = 1_000
 """The most partitions of a topic whose table can be sorted by the answers of their leaders."""
-REPORTED: Final = {"start": "start", "end": "end", "records": "records, at most", "size": "size"}
+REPORTED: Final = {"start": "start", "end": "end", "records": "records", "size": "size"}
 """The titles of columns with answers of leaders, by their names."""
 
 
