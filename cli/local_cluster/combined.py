@@ -22,7 +22,7 @@ from ..nodes.node import (
     with_endpoint,
 )
 from ..nodes.settings import read_settings
-from .layout import OWN_KEYS, ClusterLayout
+from .layout import ClusterLayout
 from .readiness import brokers_seen_by
 
 START_TIMEOUT_S = 60.0
@@ -57,7 +57,7 @@ def run_combined(layout: ClusterLayout, first_users: Sequence[str], announce: Ca
     """
     logs.configure("warning")
     with plain_failures():
-        given = {key: text for key, text in known_variables(os.environ).items() if key not in OWN_KEYS}
+        given = {key: text for key, text in known_variables(os.environ).items() if key not in layout.own_keys}
         settings = [
             resolved(read_settings(layout.settings_file(member)) | given) for member in layout.members
         ]

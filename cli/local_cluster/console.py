@@ -37,7 +37,7 @@ class LocalConsole:
     @property
     def argv(self) -> list[str]:
         """The command line of the console's process."""
-        words = [sys.executable, "-m", "ottla", "console", "-b", self._layout.bootstrap]
+        words = [sys.executable, "-m", "ottla", "console", "-b", self._layout.local_bootstrap]
         words += ["--listen", f"{HOST}:0"]
         for member in self._layout.members:
             words += ["--metrics", f"http://{HOST}:{member.metrics_port}/metrics"]

@@ -32,6 +32,7 @@ from ..failures import CommandFailed, UsageError
 from ..files import write_atomically
 from ..nodes.java_properties import written
 from .ports import HOST, free_ports, reserve
+from .reach import KEYS_OF_TWO_LISTENERS, Reach, changed, host_port
 from .security import ClusterSecurity
 
 LAYOUT_FILE = "layout.json"
@@ -57,10 +58,12 @@ OWN_KEYS = (
 """Settings that `ottla up` determines itself for each node."""
 QUORUM_PORT_DISTANCE = 100
 METRICS_PORT_DISTANCE = 200
-PORTS_FROM_BASE = 400
+LOCAL_PORT_DISTANCE = 400
+PORTS_FROM_BASE = 500
 """The number of ports that a base port P takes.
 
 Brokers listen on P, P + 1, ... and quorum nodes on P + 100, P + 101, ...; the HTTP endpoint of each node is 200 above.
+If brokers have a second listener on loopback, it is 400 above the first.
 """
 
 
@@ -72,6 +75,8 @@ class Member:
     id: int
     port: int
     metrics_port: int
+    local_port: int = 0
+    """The port of a broker's second listener, on loopback; 0 if it never had such a listener."""
 
     @property
     def name(self) -> str:
@@ -98,6 +103,8 @@ class ClusterLayout:
     brokers: list[Member] = field(default_factory=list)
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     """The security protocol of clients."""
+    reach: Reach = field(default_factory=Reach)
+    """The address on which brokers listen for clients, and the name that clients dial."""
     reserved: list[socket.socket] = field(default_factory=list, compare=False, repr=False)
     """Sockets that reserve the ports: no other `ottla up` chooses these ports while they are open, even if a node is
     down."""
@@ -110,7 +117,29 @@ class ClusterLayout:
     @property
     def bootstrap(self) -> str:
         """The brokers' addresses in the form of a client's `bootstrap.servers`: `host:port`, separated by commas."""
-        return ",".join(f"{HOST}:{member.port}" for member in self.brokers)
+        return ",".join(self.reach.address(member.port) for member in self.brokers)
+
+    @property
+    def local_bootstrap(self) -> str:
+        """The brokers' addresses for clients on this machine. They hold wherever the name that clients dial leads."""
+        return ",".join(host_port(HOST, self.loopback_port(member)) for member in self.brokers)
+
+    @property
+    def own_keys(self) -> tuple[str, ...]:
+        """The settings that `ottla up` determines itself for each node of this cluster."""
+        return OWN_KEYS + (KEYS_OF_TWO_LISTENERS if self.reach.has_local_listener else ())
+
+    def loopback_port(self, member: Member) -> int:
+        """Return the port at which this machine itself reaches a node."""
+        is_second = member.role == "broker" and self.reach.has_local_listener
+        return member.local_port if is_second else member.port
+
+    def addresses(self, member: Member) -> Iterator[tuple[str, int]]:
+        """Yield host and port of each address on which a node listens."""
+        yield (self.reach.listen if member.role == "broker" else HOST, member.port)
+        yield (HOST, member.metrics_port)
+        if self.loopback_port(member) != member.port:
+            yield (HOST, self.loopback_port(member))
 
     @property
     def voters(self) -> str:
@@ -191,8 +220,7 @@ class ClusterLayout:
             replicas = min(3, len(self.brokers))
             settings |= {
                 "process.roles": "broker",
-                "listeners": f"{self.protocol.value}://{HOST}:{member.port}",
-                "advertised.listeners": f"{self.protocol.value}://{HOST}:{member.port}",
+                **self.reach.listeners(self.protocol, member.port, member.local_port),
                 "offsets.topic.replication.factor": str(replicas),
                 "default.replication.factor": str(replicas),
             }
@@ -204,20 +232,26 @@ class ClusterLayout:
             }
         return {**settings, **overrides}
 
-    def write(self, overrides: Mapping[str, str]) -> None:
-        """Write the layout file, the secrets (once) and every node's settings file with the `overrides`."""
+    def write(self, overrides: Mapping[str, str]) -> list[str]:
+        """Write the layout file, the secrets (once) and every node's settings file with the `overrides`.
+
+        Returns the names of the brokers whose certificate was replaced.
+        """
         for name in ("config", "logs", "run"):
             (self.directory / name).mkdir(exist_ok=True)
         write_atomically(self.directory / LAYOUT_FILE, json.dumps(_as_json(self), indent=1) + "\n")
         for file in (self.secret_file, self.quorum_secret_file):
             if not file.exists():
                 write_atomically(file, secrets.token_hex(32) + "\n", mode=0o600)
+        replaced: list[str] = []
         if self.security is not None:
             brokers = [member.name for member in self.brokers]
-            self.security.write(brokers, self.bootstrap, self.cluster_id, is_formed=self.is_formed)
+            replaced = self.security.issue(brokers, self.reach.names, self.cluster_id)
+            self.security.write_client_files(self.bootstrap, is_formed=self.is_formed)
         for member in self.members:
             text = written(self.settings(member, overrides))
             write_atomically(self.settings_file(member), text, mode=0o600)
+        return replaced
 
     def found(self) -> FolderContents:
         """Return the present content of the cluster's folder, for `restore`."""
@@ -276,12 +310,15 @@ def open_layout(
     brokers: int | None,
     base_port: int | None,
     protocol: SecurityProtocol | None = None,
+    listen: str | None = None,
+    advertise: str | None = None,
 ) -> ClusterLayout:
     """Return the layout of `directory`: the choice of an earlier run, or a new layout with free ports.
 
-    A base port moves all nodes to other ports, which is safe because stored data names nodes by id. Raises UsageError
-    if the folder holds a quorum of another size, has other security, or holds more brokers than asked for. Raises
-    CommandFailed if no port is free.
+    A base port moves all nodes to other ports, which is safe because stored data names nodes by id. `listen` and
+    `advertise` move the brokers to another address. Raises UsageError if the folder holds a quorum of another size, has
+    other security, or holds more brokers than asked for, and for an address without security. Raises CommandFailed if
+    no port is free.
     """
     known = _read(directory) or ClusterLayout(directory, secrets.token_urlsafe(16))
     if known.quorum and quorum not in (None, len(known.quorum)):
@@ -296,14 +333,24 @@ def open_layout(
         if known.quorum and protocol is not known.protocol:
             raise UsageError(_secured_otherwise(directory, known.protocol, protocol))
         known.protocol = protocol
+    known.reach = changed(known.reach, listen, advertise)
+    known.reach.check(known.protocol)
+    _assign_ports(known, quorum, brokers, base_port)
+    return known
+
+
+def _assign_ports(
+    known: ClusterLayout, quorum: int | None, brokers: int | None, base_port: int | None
+) -> None:
+    """Add missing nodes to the layout, and give each node its ports: the known ports, or new ones."""
     if base_port is not None:
         known.quorum = [
             _moved(member, base_port + QUORUM_PORT_DISTANCE, FIRST_QUORUM_ID) for member in known.quorum
         ]
         known.brokers = [_moved(member, base_port, FIRST_BROKER_ID) for member in known.brokers]
-    taken = [port for member in known.members for port in (member.port, member.metrics_port)]
+    taken = [port for member in known.members for _, port in known.addresses(member) if port]
     known.reserved += [own for port in taken if (own := reserve(port))]
-    free = free_ports(known.reserved)
+    free = free_ports(known.reserved, known.reach.hosts())
     for group in (known.quorum, known.brokers):
         group[:] = [m if m.metrics_port else replace(m, metrics_port=next(free)) for m in group]
     wanted_quorum = len(known.quorum) or (3 if quorum is None else quorum)
@@ -314,8 +361,12 @@ def open_layout(
     for index in range(len(known.brokers), wanted_brokers):
         ports = _ports(free, None if base_port is None else base_port + index)
         known.brokers.append(Member("broker", FIRST_BROKER_ID + index, *ports))
+    if known.reach.has_local_listener:
+        known.brokers = [
+            broker if broker.local_port else replace(broker, local_port=_local_port(free, broker, base_port))
+            for broker in known.brokers
+        ]
     free.close()
-    return known
 
 
 def _secured_otherwise(directory: Path, known: SecurityProtocol, wanted: SecurityProtocol) -> str:
@@ -332,7 +383,11 @@ def _secured_otherwise(directory: Path, known: SecurityProtocol, wanted: Securit
 
 def _moved(member: Member, first_port: int, first_id: int) -> Member:
     port = first_port + member.id - first_id
-    return replace(member, port=port, metrics_port=port + METRICS_PORT_DISTANCE)
+    return replace(member, port=port, metrics_port=port + METRICS_PORT_DISTANCE, local_port=0)
+
+
+def _local_port(free: Iterator[int], broker: Member, base_port: int | None) -> int:
+    return next(free) if base_port is None else broker.port + LOCAL_PORT_DISTANCE
 
 
 def _ports(free: Iterator[int], port: int | None) -> tuple[int, int]:
@@ -367,9 +422,11 @@ def _read(directory: Path) -> ClusterLayout | None:
 def _as_json(layout: ClusterLayout) -> dict[str, Any]:
     members = {"quorum": layout.quorum, "brokers": layout.brokers}
     security = {} if layout.security is None else {"security": layout.protocol.value}
+    reach = {} if layout.reach == Reach() else {"reach": asdict(layout.reach)}
     return (
         {"cluster_id": layout.cluster_id}
         | security
+        | reach
         | {name: [asdict(member) for member in group] for name, group in members.items()}
     )
 
@@ -379,4 +436,5 @@ def _from_json(directory: Path, raw: Mapping[str, Any]) -> ClusterLayout:
     quorum = [Member(**(no_endpoint | entry)) for entry in raw["quorum"]]
     brokers = [Member(**(no_endpoint | entry)) for entry in raw["brokers"]]
     protocol = SecurityProtocol(raw.get("security", SecurityProtocol.PLAINTEXT))
-    return ClusterLayout(directory, raw["cluster_id"], quorum, brokers, protocol)
+    reach = Reach(**raw.get("reach", {}))
+    return ClusterLayout(directory, raw["cluster_id"], quorum, brokers, protocol, reach)

@@ -6,9 +6,11 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from ...network.resolving import allow_both_families
 from ..failures import CommandFailed
 
 HOST = "127.0.0.1"
@@ -20,10 +22,12 @@ PORTS_TO_CHOOSE_FROM = 1_000
 PATIENCE_S = 5.0
 """Seconds for which a port may still belong to a stopping node of the previous run."""
 _LOOK_AGAIN_S = 0.05
+_KINDS = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
 
 
-def free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
-    """Yield different ports that are free for both TCP and UDP on loopback, and add their reservations to `reserved`.
+def free_ports(reserved: list[socket.socket], hosts: Sequence[str] = (HOST,)) -> Generator[int, None, None]:
+    """Yield different ports that are free for both TCP and UDP on all `hosts`, and add their reservations to
+    `reserved`.
 
     Each port stays bound until the iterator closes, and reserved after that. No port lies in the range of outgoing
     connections, which could keep a node from starting again. Raises CommandFailed if no port is left.
@@ -31,16 +35,18 @@ def free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
     held: list[socket.socket] = []
     try:
         for port in candidate_ports():
-            stream = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            if _can_bind(stream.bind, port) and _can_bind(datagram.bind, port) and (own := reserve(port)):
-                held += [stream, datagram]
-                reserved.append(own)
-                yield port
-            else:
-                stream.close()
-                datagram.close()
-        raise CommandFailed(f"no free port for the cluster's nodes on {HOST}: all of them are in use")
+            with ExitStack() as bound:
+                wanted = [(host, kind) for host in hosts for kind in _KINDS]
+                sockets = [bound.enter_context(_socket(host, kind)) for host, kind in wanted]
+                addresses = [(host, port) for host, _ in wanted]
+                if all(map(_can_bind, sockets, addresses)) and (own := reserve(port)):
+                    bound.pop_all()
+                    held += sockets
+                    reserved.append(own)
+                    yield port
+        raise CommandFailed(
+            f"no free port for the cluster's nodes on {' and '.join(hosts)}: all of them are in use"
+        )
     finally:
         for held_socket in held:
             held_socket.close()
@@ -63,12 +69,28 @@ def _ports_of_servers() -> range:
     return range(LOWEST_PORT, first_outgoing)
 
 
-def _can_bind(bind: Callable[[tuple[str, int]], None], port: int) -> bool:
+def _socket(host: str, kind: socket.SocketKind) -> socket.socket:
+    """Return a socket for an address. For `::` it takes IPv4 as well, as a listener does."""
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
+    allow_both_families(made)
+    return made
+
+
+def _can_bind(unbound: socket.socket, address: tuple[str, int]) -> bool:
     try:
-        bind((HOST, port))
+        unbound.bind(address)
     except OSError:
         return False
     return True
+
+
+def is_own_address(host: str) -> bool:
+    """Return whether this machine has the address, so that a node can listen there."""
+    try:
+        with _socket(host, socket.SOCK_STREAM) as unbound:
+            return _can_bind(unbound, (host, 0))
+    except OSError:  # A machine without IPv6 cannot make the socket.
+        return False
 
 
 def reserve(port: int) -> socket.socket | None:
@@ -90,23 +112,23 @@ def reserve(port: int) -> socket.socket | None:
     return name
 
 
-def first_in_use(ports: Iterable[int], patience_s: float = PATIENCE_S) -> int | None:
-    """Return the first of these ports that another program keeps in use on loopback, over TCP or UDP, for
-    `patience_s`."""
+def first_in_use(
+    addresses: Iterable[tuple[str, int]], patience_s: float = PATIENCE_S
+) -> tuple[str, int] | None:
+    """Return the first of these addresses, host and port, that another program keeps in use for `patience_s`, over TCP
+    or UDP."""
     deadline = time.monotonic() + patience_s
-    for port in ports:
-        while not _is_free(port):
+    for address in addresses:
+        while not _is_free(address):
             if time.monotonic() > deadline:
-                return port
+                return address
             time.sleep(_LOOK_AGAIN_S)
     return None
 
 
-def _is_free(port: int) -> bool:
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram,
-    ):
+def _is_free(address: tuple[str, int]) -> bool:
+    host, _ = address
+    with _socket(host, socket.SOCK_STREAM) as stream, _socket(host, socket.SOCK_DGRAM) as datagram:
         # Listeners set this option, too: ended connections do not occupy the port.
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return _can_bind(stream.bind, port) and _can_bind(datagram.bind, port)
+        return _can_bind(stream, address) and _can_bind(datagram, address)

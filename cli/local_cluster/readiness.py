@@ -53,7 +53,7 @@ def brokers_seen_by(layout: ClusterLayout, broker: Member) -> set[int]:
 
 
 def _connected(layout: ClusterLayout, broker: Member) -> socket.socket:
-    connection = socket.create_connection((HOST, broker.port), TIMEOUT_S)
+    connection = socket.create_connection((HOST, layout.loopback_port(broker)), TIMEOUT_S)
     if layout.security is None or not layout.security.protocol.has_tls:
         return connection
     try:

@@ -32,8 +32,6 @@ PROTOCOLS: Final = tuple(
 )
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 """The mechanisms that are enabled; the client files use the first."""
-HOSTS: Final = ("127.0.0.1", "::1", "localhost")
-"""The names in the brokers' certificates: local brokers listen nowhere else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +145,9 @@ class ClusterSecurity:
             }
         return options
 
-    def write(self, brokers: Sequence[str], bootstrap: str, cluster_id: str, *, is_formed: bool) -> None:
-        """Create missing certificates of `brokers`, the first user's password and the metrics token, and write the
-        client files."""
-        for folder in (self.clients, self.tls):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            folder.chmod(0o700)
-        if self.protocol.has_tls:
-            self._issue(brokers, cluster_id)
+    def write_client_files(self, bootstrap: str, *, is_formed: bool) -> None:
+        """Create the first user's password and the metrics token, unless they exist, and write the client files."""
+        _make_private(self.clients)
         if self.protocol.has_sasl and not self.password_file.exists():
             if is_formed:
                 raise CommandFailed(
@@ -186,12 +179,17 @@ class ClusterSecurity:
             found |= {"mechanism": MECHANISMS[0], "user": ADMIN, "password_file": str(self.password_file)}
         return found
 
-    def told(self, bootstrap: str) -> Iterator[str]:
+    def told(self, bootstrap: str, needed_ports: str | None) -> Iterator[str]:
         """Yield lines that tell a user how to connect to the secured cluster: files, addresses, and commands to try
-        next."""
+        next.
+
+        `needed_ports` are the ports for other machines, None for a cluster on loopback.
+        """
         yield ""
         yield f"clients use {self.protocol.value}; users other than {ADMIN} may do nothing until an ACL allows it"
         yield f"  bootstrap     {bootstrap}"
+        if needed_ports is not None:
+            yield f"  firewall      {needed_ports}"
         if self.protocol.has_tls:
             yield f"  authority     {self.ca_file}"
         if self.protocol.has_sasl:
@@ -207,7 +205,7 @@ class ClusterSecurity:
         yield "  seq 1 10 | ottla produce orders"
         yield "  ottla consume orders -o beginning -e"
         if self.protocol.has_sasl:
-            yield "  ottla user create ann"
+            yield "  ottla user create ann --client-files ann"
         principal = "User:ann" if self.protocol.has_sasl else "User:CN=ann"
         yield f"  ottla acl create --principal {principal} --operation READ --topic orders"
         yield "with other clients:"
@@ -215,15 +213,23 @@ class ClusterSecurity:
         java = shlex.quote(str(self.java_file))
         yield f"  kafka-topics.sh --bootstrap-server {bootstrap} --command-config {java} --list"
 
-    def _issue(self, brokers: Sequence[str], cluster_id: str) -> None:
+    def issue(self, brokers: Sequence[str], hosts: tuple[str, ...], cluster_id: str) -> list[str]:
+        """Issue missing certificates for `brokers`, which clients reach under the names `hosts`.
+
+        Returns the names of the brokers whose certificate was replaced.
+        """
+        _make_private(self.tls)
+        if not self.protocol.has_tls:
+            return []
         from datetime import UTC, datetime
 
         from ..certificate_authority import CertificateOwner, issue_missing
 
-        owners = [CertificateOwner(name, HOSTS) for name in brokers]
+        owners = [CertificateOwner(name, hosts) for name in brokers]
         if self.protocol is SecurityProtocol.SSL:
             owners.append(CertificateOwner(ADMIN))
-        issue_missing(self.tls, cluster_id, owners, datetime.now(UTC))
+        replaced = issue_missing(self.tls, cluster_id, owners, datetime.now(UTC))
+        return [owner.name for owner in replaced if owner.hosts]
 
     def _password(self) -> str:
         try:
@@ -235,3 +241,9 @@ class ClusterSecurity:
                 f"the first line of {self.password_file} is empty: it is the password of {ADMIN}"
             )
         return password
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder that only its owner can read."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)

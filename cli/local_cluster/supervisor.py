@@ -17,7 +17,7 @@ from pathlib import Path
 from ... import __file__ as _package_file
 from ..nodes.settings import variable_of
 from . import forked_node
-from .layout import OWN_KEYS, ClusterLayout, Member
+from .layout import ClusterLayout, Member
 from .liveness import is_alive
 
 STOP_GRACE_S = 30.0
@@ -66,7 +66,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._wake, self._signalled = socket.socketpair()
         self._stop_requests = 0
-        own_variables = {variable_of(key) for key in OWN_KEYS}
+        own_variables = {variable_of(key) for key in layout.own_keys}
         self.environment = {
             name: value
             for name, value in os.environ.items()

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from .layout import (
 )
 from .ownership import until_exit
 from .ports import HOST, first_in_use
+from .reach import ADVERTISE_OPTION, LISTEN_OPTION
 from .security import PROTOCOLS, ClusterSecurity
 from .supervisor import Supervisor
 
@@ -47,6 +48,8 @@ address. Stays in the foreground; reports when a node dies, and neither restarts
 SIGTERM stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
 --base-port moves a stopped cluster to other ports. A start that fails leaves DIR as it was.
 --secure prints the next steps; cluster.json then has "security": {"protocol", "principal", "client_config", ...}.
+--listen lets clients of other machines connect, which needs --secure. Only the brokers' ports for clients leave
+loopback; "local_bootstrap" in cluster.json then has addresses on loopback. DIR keeps the address and the name.
 
 DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env",
 "metrics", "log", "pid_file"}, ...], "brokers": [the same, ...],
@@ -58,6 +61,8 @@ examples
   ottla up --quorum 1 --brokers 1 --combined    everything in one process
   ottla up --data /tmp/c --base-port 9092 --set log.segment.bytes=1048576
   ottla up --secure                             TLS, passwords and ACLs, with the files of clients in DIR/client
+  ottla up --secure --listen 10.0.0.1 --base-port 9092    the same for clients of other machines
+  ottla up --secure --listen 0.0.0.0 --advertise kafka.example.com
   ottla up --console                            with pages for a browser; --console=changes lets them change the cluster
   ottla up --data /tmp/c --until-exit $$ --temporary    until this shell ends, then removed
 """
@@ -102,6 +107,16 @@ def parser(name: str) -> CommandParser:
         "also SASL_PLAINTEXT, or SSL with certificates of clients)",
     )
     options.add_argument(
+        LISTEN_OPTION,
+        metavar="ADDRESS",
+        help="address on which brokers listen for clients (127.0.0.1, or as in DIR); any but loopback needs --secure",
+    )
+    options.add_argument(
+        ADVERTISE_OPTION,
+        metavar="NAME",
+        help="name or address by which clients reach this machine (the address of --listen, or as in DIR)",
+    )
+    options.add_argument(
         "--until-exit", type=int, metavar="PID", help="stop when this process ends, however it ends"
     )
     options.add_argument(
@@ -132,7 +147,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandFailed(f"cannot create {directory}: {error.strerror}") from None
     with _locked(directory, keep_folder=existed):
         counts = {"quorum": arguments.quorum, "brokers": arguments.brokers}
-        layout = open_layout(directory, base_port=arguments.base_port, protocol=protocol, **counts)
+        layout = open_layout(
+            directory,
+            base_port=arguments.base_port,
+            protocol=protocol,
+            listen=arguments.listen,
+            advertise=arguments.advertise,
+            **counts,
+        )
+        _check_own_keys(overrides, layout.own_keys)
         if layout.security is not None:
             os.umask(_FOR_THE_OWNER_ALONE)
         if arguments.combined and (len(layout.quorum), len(layout.brokers)) != (1, 1):
@@ -184,6 +207,7 @@ def publish(
     hook = [sys.executable, "-m", "ottla", "cluster", "--data", str(layout.directory), "--quorum-leader"]
     description = {
         "bootstrap": layout.bootstrap,
+        "local_bootstrap": layout.local_bootstrap,
         "quorum": [entry(member) for member in layout.quorum],
         "brokers": [entry(member) for member in layout.brokers],
         "hooks": {"quorum_leader": f"cd {shlex.quote(directory)} && {shlex.join(hook)}"},
@@ -195,11 +219,12 @@ def publish(
     write_atomically(layout.cluster_file, json.dumps(description, indent=1) + "\n", mode=0o600)
     say(layout.bootstrap, flush=True)
     if layout.security is not None:
-        _tell_newcomers(layout.security, layout.bootstrap)
+        _tell_newcomers(layout, layout.security)
 
 
-def _tell_newcomers(security: ClusterSecurity, bootstrap: str) -> None:
-    note("\n".join(security.told(bootstrap)))
+def _tell_newcomers(layout: ClusterLayout, security: ClusterSecurity) -> None:
+    ports = layout.reach.needed_ports(broker.port for broker in layout.brokers)
+    note("\n".join(security.told(layout.bootstrap, ports)))
 
 
 def _run_combined(
@@ -278,17 +303,18 @@ def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
 
 def _check_ports(layout: ClusterLayout) -> None:
     """Raise CommandFailed if a node of this cluster that still runs, or another program, has a port of the cluster."""
-    owners = {port: member for member in layout.members for port in (member.port, member.metrics_port)}
+    owners = {address: member for member in layout.members for address in layout.addresses(member)}
     taken = first_in_use(owners)
     if taken is None:
         return
     member = owners[taken]
+    host, port = taken
     pid = layout.running(member)
     raise CommandFailed(
         f"{member.name} still runs (pid {pid}): stop it first if it was started by its own command; of an 'ottla up' "
         "that was killed it is about to end"
         if pid is not None
-        else f"port {taken} on {HOST} is in use by another program, and {member.name} needs it: choose other ports "
+        else f"port {port} on {host} is in use by another program, and {member.name} needs it: choose other ports "
         "for the whole cluster with --base-port"
     )
 
@@ -298,7 +324,9 @@ def _written(layout: ClusterLayout, overrides: dict[str, str]) -> Iterator[None]
     """Write the files of the cluster's folder; if the cluster then fails to start, restore the folder."""
     before = layout.found()
     try:
-        layout.write(overrides)
+        if replaced := layout.write(overrides):
+            names = ", ".join(layout.reach.names)
+            _say(f"new certificates of {', '.join(replaced)}, for {names}; the authority and the users stay")
         yield
     except BaseException:
         if not layout.cluster_file.exists():
@@ -343,14 +371,18 @@ def _overrides(words: list[str]) -> dict[str, str]:
 
     overrides = parse_overrides(words)
     check_visible(overrides)
-    for key in OWN_KEYS:
-        if key in overrides:
-            raise UsageError(f"--set {key}: ottla up decides this itself")
+    _check_own_keys(overrides, OWN_KEYS)
     try:
         check_properties(resolve(overrides, os.environ, _say).values, Scope.BROKER | Scope.QUORUM)
     except ConfigError as error:
         raise UsageError(f"--set: {error}") from error
     return overrides
+
+
+def _check_own_keys(overrides: Mapping[str, str], own: Iterable[str]) -> None:
+    for key in own:
+        if key in overrides:
+            raise UsageError(f"--set {key}: ottla up decides this itself")
 
 
 def _say(text: str) -> None:

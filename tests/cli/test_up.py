@@ -217,7 +217,8 @@ def test_a_stopped_cluster_moves_to_other_ports_with_its_data(tmp_path: Path) ->
 def taken_range() -> Iterator[int]:
     """Yield a base port; it and all that follow are free once the block has ended."""
     for base in range(21_000, 30_000, 7):
-        if first_in_use((base, base + 100, base + 200, base + 300), patience_s=0) is None:
+        addresses = [("127.0.0.1", base + distance) for distance in range(0, 500, 100)]
+        if first_in_use(addresses, patience_s=0) is None:
             with socket.create_server(("127.0.0.1", base)):
                 yield base
             return
