@@ -166,11 +166,9 @@ class ClusterLayout:
     @property
     def is_formed(self) -> bool:
         """True if the quorum holds a formed cluster, including its first users."""
-        from ...metadata_quorum.raft import disk, formation
+        from ..nodes.first_users import is_formed
 
-        folders = [self.directory / member.name for member in self.quorum]
-        found = [formation.load(disk.Directory(folder)) for folder in folders if folder.is_dir()]
-        return any(loaded is not None and loaded.formed for loaded in found)
+        return any(is_formed(self.directory / member.name) for member in self.quorum)
 
     @property
     def cluster_file(self) -> Path:

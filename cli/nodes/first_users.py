@@ -49,6 +49,17 @@ def first_users(words: Iterable[str], secrets: Secrets) -> tuple[ScramCredential
     return tuple(found.values())
 
 
+def is_formed(folder: Path) -> bool:
+    """Return whether the folder of a quorum node belongs to a cluster that has been formed, with its first users.
+
+    Raises CorruptFile for a damaged folder.
+    """
+    from ...metadata_quorum.raft import disk, formation
+
+    found = formation.load(disk.Directory(folder)) if folder.is_dir() else None
+    return found is not None and found.formed
+
+
 def sealed_change(
     secrets: Secrets, name: str, mechanism: ScramMechanism, credential: ScramCredential
 ) -> ScramCredentialChange:

@@ -135,6 +135,12 @@ def parser(name: str) -> CommandParser:
             "also iterations=, salt= and saltedpassword=. Give it to all quorum nodes when a cluster is formed; may be "
             "repeated",
         )
+        options.add_argument(
+            "--unless-formed",
+            action="store_true",
+            help="with --add-scram: start also if the cluster is formed already, and add no users then. For "
+            "supervisors, which repeat the command",
+        )
         restored = "the folder of this node was restored from an older copy on purpose: vote with its content"
     else:
         options.add_argument(
@@ -158,8 +164,7 @@ def parser(name: str) -> CommandParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the quorum node or broker until a signal arrives; return 0 after a clean stop."""
-    if getattr(arguments, "add_scram", ()) and (arguments.replace or arguments.restored):
-        raise UsageError("--add-scram is for a new cluster, not for a node that comes back")
+    add_scram, unless_formed = _first_users(arguments)
     logs.configure(arguments.log_level, as_json=arguments.log_json, node=arguments.log_node)
     processes = getattr(arguments, "processes", None)
     if processes is None and getattr(arguments, "id", None) is not None:
@@ -177,10 +182,24 @@ def run(arguments: argparse.Namespace) -> int:
                 settings,
                 replaces=getattr(arguments, "replace", False),
                 restored=arguments.restored,
-                add_scram=getattr(arguments, "add_scram", ()),
+                add_scram=add_scram,
+                unless_formed=unless_formed,
             )
         run_nodes(with_endpoint(settings.values, [node]))
     return 0
+
+
+def _first_users(arguments: argparse.Namespace) -> tuple[Sequence[str], bool]:
+    """Return the values of `--add-scram`, and of `--unless-formed`. Raises UsageError."""
+    words: Sequence[str] = getattr(arguments, "add_scram", ())
+    unless_formed: bool = getattr(arguments, "unless_formed", False)
+    if unless_formed and not words:
+        raise UsageError("--unless-formed goes with --add-scram")
+    if not words or not (arguments.replace or arguments.restored):
+        return words, unless_formed
+    if unless_formed:
+        return (), False
+    raise UsageError("--add-scram is for a new cluster, not for a node that comes back")
 
 
 def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -230,12 +249,13 @@ def build(
     replaces: bool = False,
     restored: bool = False,
     add_scram: Sequence[str] = (),
+    unless_formed: bool = False,
 ) -> RunnableNode:
     """Build the node of this role without starting it.
 
     With `replaces` it takes the place of a quorum node whose folder is gone. `restored` says that the quorum, including
     this quorum node's folder, was restored from older copies on purpose. `add_scram` are the first users of a quorum
-    that is not formed yet.
+    that is not formed yet. With `unless_formed` a quorum that is formed ignores them.
 
     Raises CommandFailed for unusable settings.
     """
@@ -252,9 +272,10 @@ def build(
             quorum = QuorumNodeConfig.from_properties(values)
             quorum = replace(quorum, tls=_quorum_tls(values, quorum.voters[quorum.node_id][0]))
             if add_scram:
-                from .first_users import first_users
+                from .first_users import first_users, is_formed
 
-                quorum = replace(quorum, first_users=first_users(add_scram, quorum.security.cluster))
+                if not (unless_formed and is_formed(quorum.directory)):
+                    quorum = replace(quorum, first_users=first_users(add_scram, quorum.security.cluster))
             return QuorumNode(replace(quorum, replace_empty=replaces, restored=restored))
         from ...dataplane.broker import Broker
         from ...dataplane.configuration.config import BrokerConfig

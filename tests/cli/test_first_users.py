@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
+from ottla.cli.main import main
 from ottla.cli.nodes.first_users import first_users, parse_first_user
 from ottla.dataplane.security.sealing import Sealer
 from ottla.protocol.credentials.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, salted_password
@@ -86,6 +87,13 @@ def test_what_makes_no_sense(word: str, message: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="--add-scram: cannot read"):
         parse_first_user(f"SCRAM-SHA-256=[name=a,password-file={tmp_path / 'none'}]")
+
+
+def test_a_node_without_first_users_needs_no_condition(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quorum", "-c", str(tmp_path / "none.yaml"), "--unless-formed"]) == 2
+    assert "--unless-formed goes with --add-scram" in capsys.readouterr().err
 
 
 @pytest.mark.cluster
