@@ -1,10 +1,12 @@
 #!/bin/sh
 # Runs a node whose settings come from KAFKA_ variables: KAFKA_LOG_RETENTION_MS is log.retention.ms.
 #
-#   ottla-entrypoint broker | quorum      runs a node, with these defaults unless their variables are set:
+#   ottla-entrypoint broker | quorum [OPTION ...]   runs a node with these options of `ottla broker` or `ottla quorum`,
+#       and with these defaults unless their variables are set:
 #       node.id            OTTLA_FIRST_ID (1 for brokers, 101 for quorum nodes) + the number at the end of the
 #                          host name: ottla-broker-2 is the third pod of a stateful set
-#       listeners          0.0.0.0:9092 for brokers, 0.0.0.0:9093 for quorum nodes
+#       listeners          0.0.0.0:9092 for brokers, 0.0.0.0:9093 for quorum nodes. OTTLA_PROTOCOL (PLAINTEXT) is the
+#                          security protocol of a broker's listener
 #       advertised...      the host name, followed by OTTLA_DOMAIN if that is set
 #       log.dirs           $OTTLA_DATA/broker or $OTTLA_DATA/quorum
 #       metrics.listener   0.0.0.0:9492
@@ -34,12 +36,14 @@ export KAFKA_LOG_DIRS="${KAFKA_LOG_DIRS:-${OTTLA_DATA:-/var/lib/ottla}/$role}"
 export KAFKA_METRICS_LISTENER="${KAFKA_METRICS_LISTENER:-0.0.0.0:9492}"
 if [ "$role" = broker ]; then
   export KAFKA_PROCESS_ROLES=broker
-  export KAFKA_LISTENERS="${KAFKA_LISTENERS:-PLAINTEXT://0.0.0.0:9092}"
-  export KAFKA_ADVERTISED_LISTENERS="${KAFKA_ADVERTISED_LISTENERS:-PLAINTEXT://$host${OTTLA_DOMAIN:+.$OTTLA_DOMAIN}:9092}"
+  protocol=${OTTLA_PROTOCOL:-PLAINTEXT}
+  export KAFKA_LISTENERS="${KAFKA_LISTENERS:-$protocol://0.0.0.0:9092}"
+  export KAFKA_ADVERTISED_LISTENERS="${KAFKA_ADVERTISED_LISTENERS:-$protocol://$host${OTTLA_DOMAIN:+.$OTTLA_DOMAIN}:9092}"
 else
   export KAFKA_PROCESS_ROLES=controller
   export KAFKA_LISTENERS="${KAFKA_LISTENERS:-CONTROLLER://0.0.0.0:9093}"
 fi
 
 # Without a configuration file the environment has all settings.
-exec ottla "$role" -c "${OTTLA_CONFIG:-/dev/null}" --log-json
+[ $# -eq 0 ] || shift
+exec ottla "$role" -c "${OTTLA_CONFIG:-/dev/null}" --log-json "$@"

@@ -29,6 +29,12 @@ from .test_dashboard import NAME, exported
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BIN = Path(sys.executable).parent
 UNPRIVILEGED = 65534
+SECRETS = ("deploy/container/*.secret", "deploy/container/authority", "deploy/container/tls")
+MANIFESTS = [
+    f"{folder}/{name}.yaml"
+    for folder in ("kubernetes", "kubernetes-secured")
+    for name in ("quorum", "broker")
+]
 
 
 @pytest.fixture
@@ -64,17 +70,19 @@ def test_systemd_accepts_the_units(role: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes-secured"])
 @pytest.mark.parametrize("name", ["quorum", "broker"])
-def test_kubernetes_accepts_the_manifests(name: str) -> None:
-    path = DEPLOY / f"kubernetes/{name}.yaml"
+def test_kubernetes_accepts_the_manifests(name: str, folder: str) -> None:
+    path = DEPLOY / f"{folder}/{name}.yaml"
     done = subprocess.run(
         [BIN / "kubernetes-validate", "--strict", path], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_compose_accepts_its_file() -> None:
-    path = DEPLOY / "container/compose.yaml"
+@pytest.mark.parametrize("name", ["compose", "compose-secured"])
+def test_compose_accepts_its_file(name: str) -> None:
+    path = DEPLOY / f"container/{name}.yaml"
     command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -89,7 +97,8 @@ def test_the_image_is_built_where_there_is_a_compiler() -> None:
 
 def test_what_is_no_source_stays_out_of_the_image() -> None:
     ignored = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
-    assert {".venv", "build", "**/*.so", "deploy/container/*.secret"} <= set(ignored)
+    assert {".venv", "build", "**/*.so", *SECRETS} <= set(ignored)
+    assert {f"/{path}" for path in SECRETS} <= set((DEPLOY.parent / ".gitignore").read_text().splitlines())
 
 
 def variables(tree: object) -> Iterator[str]:
@@ -103,9 +112,7 @@ def variables(tree: object) -> Iterator[str]:
             yield from variables(item)
 
 
-@pytest.mark.parametrize(
-    "path", ["container/compose.yaml", "kubernetes/quorum.yaml", "kubernetes/broker.yaml"]
-)
+@pytest.mark.parametrize("path", ["container/compose.yaml", "container/compose-secured.yaml", *MANIFESTS])
 def test_every_variable_is_a_setting(path: str) -> None:
     names = {"KAFKA_" + key.upper().replace(".", "_") for key in NODE_KEYS}
     used = set(variables(list(yaml.safe_load_all((DEPLOY / path).read_text()))))
@@ -128,9 +135,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def entry_point(role: str, folder: Path, variables: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def entry_point(
+    role: str, folder: Path, variables: dict[str, str], *options: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run the container's entry point as a user who may write in `folder` alone."""
-    command = [str(DEPLOY / "container/entrypoint.sh"), role]
+    command = [str(DEPLOY / "container/entrypoint.sh"), role, *options]
     if os.geteuid() == 0:
         # The one right it keeps is to read: this Python may lie in root's home.
         rights = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
