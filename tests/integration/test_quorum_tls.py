@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla import Admin
+from ottla.cli.main import main
 from ottla.client.admin import NewTopic
 from tests.certificates import Authority
 from tests.cli.test_up_secure import ottla
@@ -62,6 +63,30 @@ def test_three_nodes_and_brokers_over_tls_and_who_does_not_get_in(tmp_path: Path
         nodes.start(4, listener_security_protocol_map="PLAINTEXT:PLAINTEXT", ottla_node_principals="")
         wait_until(lambda: "does it expect TLS?" in nodes.log(4), "a hint to TLS", START_S)
         assert not nodes.serves(4)
+
+
+def test_the_lines_of_issued_certificates(tmp_path: Path) -> None:
+    """`ottla security certificate` writes settings that accept the certificates of all nodes, and of no client."""
+    authority, files = tmp_path / "authority", tmp_path / "files"
+    assert main(["security", "authority", str(authority)]) == 0
+    issue = ["security", "certificate", "--ca", str(authority), "--into", str(files)]
+    with quorum_tls_nodes(tmp_path, 1, 2) as nodes:
+        for node_id in (*VOTERS, 1):
+            assert main([*issue, f"n{node_id}", "--host", HOST]) == 0
+            nodes.start(node_id, **lines_of(files / f"n{node_id}.properties"))
+        wait_until(lambda: nodes.serves(1), "a broker over TLS", START_S)
+        assert main([*issue, "ann", "--client"]) == 0
+        stolen = {"ssl_keystore_location": str(files / "ann.pem")}
+        nodes.start(2, **lines_of(files / "n1.properties") | stolen)
+        wait_until(lambda: "not for servers" in nodes.log(2), "a refusal", START_S)
+
+
+def lines_of(file: Path) -> dict[str, str]:
+    """Return the settings in a file, those in comments too, with _ in place of dots; the listeners are the helper's."""
+    lines = [line.removeprefix("#") for line in file.read_text().splitlines() if not line.startswith("# ")]
+    found = {key.replace(".", "_"): value for key, value in (line.split("=", 1) for line in lines)}
+    del found["listener_security_protocol_map"]
+    return found | {"ssl_principal_mapping_rules": ""}
 
 
 @pytest.fixture(scope="module")
