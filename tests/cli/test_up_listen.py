@@ -82,8 +82,8 @@ def test_clients_get_the_name_and_brokers_stay_on_loopback(
     assert found["listeners"] == f"SASL_SSL://{listen or '127.0.0.1'}:{broker.port},{local}"
     assert found["advertised.listeners"] == f"SASL_SSL://{dialled}:{broker.port},{local}"
     assert found["inter.broker.listener.name"] == "LOCAL"
-    assert layout.bootstrap == ",".join(f"{dialled}:{one.port}" for one in layout.brokers)
-    assert layout.local_bootstrap == ",".join(f"127.0.0.1:{one.local_port}" for one in layout.brokers)
+    assert layout.bootstrap == ",".join(f"{dialled}:{node.port}" for node in layout.brokers)
+    assert layout.local_bootstrap == ",".join(f"127.0.0.1:{node.local_port}" for node in layout.brokers)
     assert names_in_certificate(layout) == {"127.0.0.1", "::1", "localhost", dialled.strip("[]")}
     quorum = layout.settings(layout.quorum[0], {})
     for address in (quorum["listeners"], quorum["metrics.listener"], found["metrics.listener"]):
@@ -104,12 +104,12 @@ def test_the_folder_keeps_address_name_and_ports(tmp_path: Path) -> None:
 
 def test_the_second_listener_has_a_port_above_the_base(tmp_path: Path) -> None:
     layout = opened(tmp_path, "127.0.0.2", base_port=23_000)
-    assert [(one.port, one.metrics_port, one.local_port) for one in layout.brokers] == [
+    assert [(node.port, node.metrics_port, node.local_port) for node in layout.brokers] == [
         (23_000, 23_200, 23_400),
         (23_001, 23_201, 23_401),
     ]
     moved = opened(tmp_path, base_port=24_000)
-    assert [one.local_port for one in moved.brokers] == [24_400, 24_401]
+    assert [node.local_port for node in moved.brokers] == [24_400, 24_401]
 
 
 def test_other_names_need_new_certificates_of_the_same_authority(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_other_names_need_new_certificates_of_the_same_authority(tmp_path: Path)
         (None, "*.example.com", "--advertise takes one name"),
     ],
 )
-def test_an_address_that_nobody_can_bind_or_dial(
+def test_an_address_that_no_program_can_bind_or_dial(
     listen: str | None, advertise: str | None, message: str
 ) -> None:
     with pytest.raises(UsageError) as refused:

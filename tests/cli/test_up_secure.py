@@ -364,3 +364,41 @@ def test_other_protocols(tmp_path: Path, protocol: str) -> None:
             else "security_protocol may not be that of the listener"
         )
         assert reason in refused
+
+
+def test_a_second_client_with_a_certificate_of_the_cluster(tmp_path: Path) -> None:
+    arguments = ("--secure", "SSL", "--combined")
+    with executed_cluster(tmp_path, quorum=1, brokers=1, arguments=arguments) as cluster:
+        config, own = tmp_path / "client", tmp_path / "ann"
+        ottla("produce", "t", config=config, given="v\n")
+        issuing = (
+            "security",
+            "certificate",
+            "ann",
+            "--client",
+            "--ca",
+            str(tmp_path / "tls"),
+            "--into",
+            str(own),
+        )
+        ottla(*issuing, config=tmp_path / "none")
+        reading = ("consume", "t", "-o", "beginning", "-e", "-b", cluster.bootstrap)
+        by_java = ("--command-config", str(own / "ann.properties"))
+        assert "there is no topic 't'" in ottla(*reading, *by_java, config=tmp_path / "none", fails=True)
+        ottla(
+            "acl",
+            "create",
+            "--principal",
+            "User:CN=ann",
+            "--operation",
+            "READ",
+            "--topic",
+            "t",
+            config=config,
+        )
+        wait_until(
+            lambda: ottla_or_nothing(*reading, *by_java, config=tmp_path / "none") == "v\n",
+            "records that ann may read",
+        )
+        options = properties(own / "ann.conf") | {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
+        assert "t" in AdminClient(options).list_topics(timeout=30).topics

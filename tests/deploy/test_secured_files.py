@@ -58,7 +58,7 @@ def interpolated(text: str) -> str:
 def of_kubernetes(secrets: Mapping[str, Mapping[str, str]]) -> Iterator[ContainerNode]:
     for name in ("quorum", "broker"):
         found = list(yaml.safe_load_all((DEPLOY / f"kubernetes-secured/{name}.yaml").read_text()))
-        (pod,) = [one["spec"]["template"]["spec"] for one in found if one["kind"] == "StatefulSet"]
+        (pod,) = [entry["spec"]["template"]["spec"] for entry in found if entry["kind"] == "StatefulSet"]
         (container,) = pod["containers"]
         environment = {entry["name"]: entry.get("value", "a-machine") for entry in container["env"]}
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
@@ -169,7 +169,10 @@ def test_a_node_would_start_secured(host: str, checkout: Path, tmp_path: Path) -
 @pytest.mark.parametrize("name", ["quorum", "broker"])
 def test_manifests_differ_in_security_alone(name: str) -> None:
     plain, secured = (
-        [without_security(one) for one in yaml.safe_load_all((DEPLOY / folder / f"{name}.yaml").read_text())]
+        [
+            without_security(entry)
+            for entry in yaml.safe_load_all((DEPLOY / folder / f"{name}.yaml").read_text())
+        ]
         for folder in ("kubernetes", "kubernetes-secured")
     )
     assert plain == secured
@@ -181,8 +184,10 @@ def without_security(document: Any) -> Any:
         pod.pop("volumes")
         for container in pod["containers"]:
             container["args"] = container["args"][:1]
-            container["volumeMounts"] = [one for one in container["volumeMounts"] if one["name"] != "tls"]
-            container["env"] = [one for one in container["env"] if not about_security(one["name"])]
+            container["volumeMounts"] = [
+                mount for mount in container["volumeMounts"] if mount["name"] != "tls"
+            ]
+            container["env"] = [entry for entry in container["env"] if not about_security(entry["name"])]
     return document
 
 
@@ -203,7 +208,7 @@ def test_the_readme_says_it_in_bold() -> None:
     text = " ".join((DEPLOY / "README.md").read_text().split())
     for bold in (
         "**Without TLS and logins, everyone who reaches a broker can read, change and delete everything.**",
-        "**`compose.yaml` has no TLS and no logins: whoever reaches the ports can read, change and delete",
+        "**`compose.yaml` has no TLS and no logins: every client that reaches the ports can read, change and delete",
         "**`deploy/kubernetes/` has no TLS and no logins: every pod that reaches a broker can read,",
     ):
         assert bold in text
