@@ -19,7 +19,8 @@ from ..arguments.selection import numbers_in, select, timestamp_ms
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..run_client import refusal, run_client
-from ..terminal.record_format import FORMAT_HELP, NULL, Printer, formatter, json_line
+from ..terminal.json_records import JSON_HELP, json_line
+from ..terminal.record_format import FORMAT_HELP, NULL, Printer, formatter
 from ..terminal.text import visible_bytes
 
 POLL_MS = 100
@@ -41,7 +42,8 @@ def parser(name: str) -> CommandParser:
         "  ottla consume orders -g billing -c 10          ten records as a member of a group\n"
         "  ottla consume orders -f '%p:%o %k=%s\\n' -e\n"
         "  ottla consume -r 'orders-.*' --output json | jq .value\n"
-        f"{FORMAT_HELP}",
+        "  ottla consume orders -e --output json > orders.jsonl\n"
+        f"{FORMAT_HELP}{JSON_HELP}",
     )
     options.add_argument("topics", nargs="+", metavar="TOPIC")
     add_regex(options, "topic names")

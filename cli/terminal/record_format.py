@@ -5,7 +5,6 @@ Pure functions.
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 
 from ...client.records import ConsumerRecord
 from ..failures import UsageError
-from .text import json_escaped
 
 FORMAT_HELP = """
 format (-f)
@@ -27,7 +25,13 @@ _LENGTH = struct.Struct(">i")
 NULL = b"NULL"
 
 Printer = Callable[[ConsumerRecord], bytes]
+LineReader = Callable[[bytes], "LineRecord"]
+"""A function that parses an input line. It raises MalformedRecord."""
 Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class MalformedRecord(Exception):
+    """An input line that is no record. The message names the fault, and says what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +81,11 @@ def formatter(
     return lambda record: b"".join([part(record) for part in parts])
 
 
-def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
+def line_reader(pattern: str) -> LineReader:
     """Return a function that parses an input line into a record, by a pattern of %k, %s, %p, %T and %h.
 
     Each field ends where the text after it begins, and the last field ends with the line. Raises UsageError for an
-    invalid pattern; the returned function raises it for a line that does not fit.
+    invalid pattern.
     """
     expression, seen = b"", []
     parts = _parts(pattern)
@@ -102,7 +106,7 @@ def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
     def read(line: bytes) -> LineRecord:
         match = compiled.fullmatch(line)
         if match is None:
-            raise UsageError(f"a line does not fit -f {pattern!r}: {line[:80]!r}")
+            raise MalformedRecord(f"it does not fit -f {pattern!r}: {line[:80]!r}")
         found = match.groupdict()
         return LineRecord(
             found.get("s"),
@@ -116,29 +120,14 @@ def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
 
 
 def headers_of(text: bytes) -> Headers:
-    """Parse record headers, `name=value,name=value`. Raises UsageError."""
+    """Parse record headers, `name=value,name=value`. Raises MalformedRecord."""
     found: list[tuple[str, bytes | None]] = []
     for part in text.split(b",") if text else ():
         name, equals, value = part.partition(b"=")
         if not name:
-            raise UsageError(f"headers are name=value,name=value, not {text[:80]!r}")
+            raise MalformedRecord(f"headers are name=value,name=value, not {text[:80]!r}")
         found.append((name.decode("utf-8", "replace"), value if equals else None))
     return tuple(found)
-
-
-def json_line(record: ConsumerRecord) -> bytes:
-    """Return a record as one line of JSON; bytes that are no UTF-8 text appear as U+FFFD."""
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [[name, _text(value)] for name, value in record.headers],
-    }
-    line = json_escaped(json.dumps(fields, ensure_ascii=False))
-    return line.encode("utf-8", "surrogateescape") + b"\n"
 
 
 def _parts(pattern: str) -> list[tuple[bytes, bytes | None]]:
@@ -180,9 +169,5 @@ def _number(text: bytes | None, token: str) -> int | None:
     if text is None:
         return None
     if not text.isdigit():
-        raise UsageError(f"{token} is a number, not {text[:40]!r}")
+        raise MalformedRecord(f"{token} is a number, not {text[:40]!r}")
     return int(text)
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")

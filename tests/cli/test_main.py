@@ -24,6 +24,7 @@ from ottla.cli.commands.produce import run as run_produce
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.nodes.logs import JsonFormatter, KeyValueFormatter
+from ottla.cli.terminal.record_format import MalformedRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -194,6 +195,11 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         (("consume", "t", "-p", "x"), "'x' is no number and no range such as 2-4"),
         (("produce", "t", "-f", "%k%s"), "-f needs some text between two fields"),
         (("produce", "t", "--whole-files"), "--whole-files needs files"),
+        (("produce", "t", "--input", "json", "-K", ":", "-Z"), "--input json says all: leave -K and -Z out"),
+        (("produce", "t", "--input", "json", "--timestamp", "5"), "leave --timestamp out"),
+        (("produce", "t", "--input", "json", "--keep-partitions", "-p", "1"), "give --keep-partitions or -p"),
+        (("produce", "t", "--keep-partitions"), "--keep-partitions goes with --input json"),
+        (("produce", "t", "--input", "csv"), "there are lines, json"),
         (("bench", "-s", "1"), "-s takes 8 to 1000000 bytes, not 1"),
         (("bench", "prodce"), "bench: there is no 'prodce' to measure"),
         (("completion", "tcsh"), "no 'tcsh'; there are bash, zsh, fish"),
@@ -266,9 +272,11 @@ def test_unusual_streams_need_no_traceback(line: str, code: int, message: str) -
 
 
 async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
-    with pytest.raises(CommandFailed, match="a line is longer than 1048576 bytes"):
-        async for _ in read_lines(io.BytesIO(b"x" * 2 * MAX_LINE_BYTES)):
-            pass
+    found: list[bytes] = []
+    with pytest.raises(MalformedRecord, match="the line is longer than 1048576 bytes"):
+        async for lines in read_lines(io.BytesIO(b"a\nb\n" + b"x" * 2 * MAX_LINE_BYTES)):
+            found += lines
+    assert found == [b"a", b"b"], "the lines before it are not lost"
 
 
 def test_what_the_output_cannot_show_needs_no_traceback(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.cli.failures import UsageError
-from ottla.cli.terminal.record_format import LineRecord, formatter, json_line, line_reader, unescape
+from ottla.cli.terminal.record_format import LineRecord, MalformedRecord, formatter, line_reader, unescape
 from ottla.client.records import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 1, 5, 1700000000000, None, b"v=1", (("h", b"x"), ("n", None)))
@@ -34,13 +32,6 @@ def test_null_has_a_name_if_wanted() -> None:
     assert formatter("%k %s %h", null=b"NULL")(RECORD) == b"NULL v=1 h=x,n=NULL"
 
 
-def test_a_line_of_json_for_bytes_that_are_no_text() -> None:
-    record = ConsumerRecord("t", 0, 0, 1, b"\xff", None)
-    assert json.loads(json_line(record)) == {
-        "topic": "t", "partition": 0, "offset": 0, "timestamp_ms": 1, "key": "\ufffd", "value": None, "headers": [],
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("pattern", "line", "record"),
     [
@@ -62,7 +53,7 @@ def test_patterns_that_cannot_be_read(pattern: str) -> None:
 
 @pytest.mark.parametrize(("pattern", "line"), [("%k=%s", b"x"), ("%p %s", b"x y"), ("%h", b"=1")])
 def test_lines_that_do_not_fit(pattern: str, line: bytes) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(MalformedRecord):
         line_reader(pattern)(line)
 
 

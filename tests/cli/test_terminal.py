@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.cli.nodes.logs import KeyValueFormatter
+from ottla.cli.terminal.json_records import json_line
 from ottla.cli.terminal.output import print_json, print_table
-from ottla.cli.terminal.record_format import formatter, json_line
+from ottla.cli.terminal.record_format import formatter
 from ottla.cli.terminal.text import (
     json_escaped,
     note,
