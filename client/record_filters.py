@@ -211,8 +211,14 @@ def _pattern_comparison(pattern: str) -> Comparison:
 
 
 def _search(pattern: str, bytes_max: int | None) -> Callable[[bytes], bool]:
-    compiled = _compiled(pattern)
-    return lambda data: compiled.search(data[:bytes_max].decode("utf-8", "replace")) is not None
+    search = _compiled(pattern).search
+
+    def is_found(data: bytes) -> bool:
+        part = data if bytes_max is None else data[:bytes_max]
+        # Bytes are searched without a copy if they are plain text.
+        return search(part if part.isascii() else part.decode("utf-8", "replace")) is not None
+
+    return is_found
 
 
 def _compiled(pattern: str) -> Any:

@@ -37,6 +37,7 @@ FIELDS: Final = (
 )
 NO_TIMESTAMP: Final = -1
 _TIMESTAMP_TYPES: Final = {CREATE_TIME: "CreateTime", LOG_APPEND_TIME: "LogAppendTime"}
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 _LONG_MAX: Final = (1 << 63) - 1
 _INT_MAX: Final = (1 << 31) - 1
 _KINDS: Final = {bool: "true or false", type(None): "null", list: "a list", tuple: "an object"}
@@ -67,7 +68,7 @@ def json_line(record: ConsumerRecord) -> bytes:
         fields["headers_base64"] = [
             [name, None if data is None else b64encode(data).decode()] for name, data in record.headers
         ]
-    line = json_escaped(json.dumps(fields, ensure_ascii=False))
+    line = json_escaped(_encode(fields))
     return line.encode("utf-8", "surrogateescape") + b"\n"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ottla import __version__
-from ottla.cli.commands.consume import parse_offset
+from ottla.cli.commands.consume.places import parse_offset, parse_until
 from ottla.cli.commands.produce import MAX_LINE_BYTES, parser, read_lines
 from ottla.cli.commands.produce import run as run_produce
 from ottla.cli.failures import CommandFailed, UsageError
@@ -134,6 +134,13 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         (("up", "--set", "node.id=7"), "--set node.id: ottla up decides this itself"),
         (("consume", "t", "-o", "last"), "-o takes beginning, end, N, -N or @TIME, not 'last'"),
         (("consume", "t", "-o", "json"), "for the format give --output json"),
+        (("consume", "t", "-o", "9" * 5_000), "-o takes beginning, end, N, -N or @TIME, not '99999"),
+        (("consume", "t", "--until", "end"), "--until takes N or @TIME, not 'end'; the end of the log is -e"),
+        (("consume", "t", "-o", "@1h", "--until", "@2h"), "--until is not behind -o"),
+        (("consume", "t", "--grep", "("), "--grep: '(' is no regular expression as RE2 has them: missing )"),
+        (("consume", "t", "--key", "(?=x)"), "--key: '(?=x)' is no regular expression"),
+        (("consume", "t", "--header", "=x"), "--header: a filter of headers is NAME or NAME=PATTERN"),
+        (("consume", "t", "--where", "a.b"), "--where: a JSON path begins with $"),
         (("consume", "t", "-g", "g", "-p", "1"), "give -g or -p"),
         (("consume", "t", "-f", "%q"), "-f does not know %q"),
         (("produce", "t", "-H", "x"), "-H takes key=value, not 'x'"),
@@ -358,6 +365,12 @@ def test_offsets_as_people_write_them() -> None:
     for wrong in ("", "-", "x", "1.5", "@"):
         with pytest.raises(UsageError):
             parse_offset(wrong, 0)
+    assert [parse_until(word, 10_000) for word in ("17", "@17", "@1970-01-01T00:00:01Z", "@7s")] == [
+        ("offset", 17), ("timestamp", 17), ("timestamp", 1000), ("timestamp", 3000),
+    ]  # fmt: skip
+    for wrong in ("", "end", "-3", "x", "@", str(2**63), "9" * 5_000):
+        with pytest.raises(UsageError):
+            parse_until(wrong, 0)
 
 
 def test_help_needs_no_client() -> None:

@@ -1,11 +1,13 @@
-"""Records through the command line and a real cluster: out as JSON and in again, byte for byte."""
+"""Records through the command line and a real cluster: chosen by place and content, and out and in again as JSON."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -185,3 +187,117 @@ def test_a_line_that_is_no_record_is_named_with_the_records_before_it(
     )
     values = ottla("consume", name, "-e").stdout.splitlines()
     assert sorted(values) == ["1", "1", "2", "2", "v", "v"]
+
+
+# ------------------------------------------------------------ places and filters
+
+
+@pytest.fixture
+def orders(ottla: Run, topic: Callable[..., str]) -> str:
+    """Return a topic with 10 records in partition 0 and 20 in partition 1, a millisecond apart."""
+    name = topic()
+    for partition, count in ((0, 10), (1, 20)):
+        lines = "".join(
+            json.dumps({
+                "partition": partition,
+                "timestamp_ms": TIME_MS + number,
+                "key": f"k{number}",
+                "value": json.dumps({"n": number, "customer": f"c-{number % 3}"}),
+                "headers": [["origin", "web" if number % 2 else "shop"], *([["odd", None]] if number % 2 else [])],
+            }) + "\n"
+            for number in range(count)
+        )  # fmt: skip
+        ottla("produce", name, "--input", "json", "--keep-partitions", data=lines)
+    return name
+
+
+def offsets(ottla: Run, topic: str, *words: str) -> list[list[int]]:
+    """Return the printed offsets of each partition."""
+    found: list[list[int]] = [[], []]
+    for line in ottla("consume", topic, *words, "-f", "%p %o\n").stdout.splitlines():
+        partition, offset = map(int, line.split())
+        found[partition].append(offset)
+    return found
+
+
+def test_until_ends_each_partition(ottla: Run, orders: str) -> None:
+    assert offsets(ottla, orders, "--until", "3") == [[0, 1, 2], [0, 1, 2]]
+    assert offsets(ottla, orders, "-o", "8", "--until", "12", "-e") == [[8, 9], [8, 9, 10, 11]]
+    assert offsets(ottla, orders, "-o", f"@{TIME_MS + 8}", "--until", f"@{TIME_MS + 11}") == [
+        [8, 9],
+        [8, 9, 10],
+    ]
+    assert offsets(ottla, orders, "-o", "-2", "--until", "@1s") == [[8, 9], [18, 19]]
+    assert offsets(ottla, orders, "-o", "15", "--until", f"@{TIME_MS}") == [[], []]
+    assert offsets(ottla, orders, "-p", "1", "-o", "17", "--until", "@2100-01-01T00:00:00Z", "-e") == (
+        [[], [17, 18, 19]]
+    )
+
+
+def test_a_group_commits_no_record_behind_the_end(ottla: Run, orders: str) -> None:
+    group = f"g-{orders}"
+    assert offsets(ottla, orders, "-g", group, "--until", "5") == [[0, 1, 2, 3, 4]] * 2
+    found = offsets(ottla, orders, "-g", group, "-e", "--where", "$.n = 7", "-c", "1")
+    assert sorted(found) == [[], [7]]
+    # One partition continues after the match, and nothing of the other one was looked at.
+    left = offsets(ottla, orders, "-g", group, "--until", "10")
+    assert left == [[8, 9] if matched else [5, 6, 7, 8, 9] for matched in found]
+
+
+async def test_a_time_to_come_is_awaited(bootstrap: str, topic: Callable[..., str]) -> None:
+    name = topic()
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        until_ms = int(time.time() * 1000) + 6_000
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ottla", "consume", name, "-b", bootstrap, "--until", f"@{until_ms}"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            await producer.send_and_wait(name, b"before", partition=0)
+            await producer.send_and_wait(name, b"late", partition=1, timestamp_ms=until_ms)
+            await producer.send_and_wait(name, b"behind", partition=1)
+            assert process.stdout is not None
+            async with asyncio.timeout(60):
+                assert await process.stdout.readline() == b"before\n"
+                assert process.returncode is None
+                assert await process.stdout.read() == b""
+                assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert time.time() * 1000 >= until_ms
+
+
+def test_filters_choose_records(ottla: Run, orders: str) -> None:
+    assert offsets(ottla, orders, "-e", "--key", "^k1") == [[1], [1, *range(10, 20)]]
+    assert offsets(ottla, orders, "-e", "--grep", '"n": 7,') == [[7], [7]]
+    assert offsets(ottla, orders, "-e", "--header", "odd", "-p", "0") == [[1, 3, 5, 7, 9], []]
+    assert offsets(ottla, orders, "-e", "--header", "origin=^shop$", "--where", "$.n > 15") == [[], [16, 18]]
+    assert offsets(ottla, orders, "-e", "--where", "$.customer = c-2", "--where", "$.n <= 5") == [
+        [2, 5],
+        [2, 5],
+    ]
+    assert offsets(ottla, orders, "-c", "2", "-p", "1", "--where", "$.customer ~ -1$") == [[], [1, 4]]
+    assert offsets(ottla, orders, "-e", "--grep", "nothing") == [[], []]
+
+
+async def test_the_end_of_a_busy_topic_is_that_of_the_beginning(
+    bootstrap: str, ottla: Run, topic: Callable[..., str]
+) -> None:
+    name, ended = topic(), asyncio.Event()
+
+    async def produce(producer: Producer) -> None:
+        while not ended.is_set():
+            for _ in range(50):
+                await producer.send(name, b"v", partition=0)
+            await producer.flush()
+
+    async with Producer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait(name, b"v", partition=0)
+        busy = asyncio.create_task(produce(producer))
+        try:
+            assert await asyncio.to_thread(ottla, "consume", name, "-e", "-o", "-1")
+        finally:
+            ended.set()
+            await busy
