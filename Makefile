@@ -17,7 +17,7 @@ TESTED := protocol metadata_quorum dataplane client spark_integration console cl
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv reference demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
+.PHONY: help venv reference docs demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
 .PHONY: lint-types lint-style lint-public lint-imports lint-commits quick-tests compiled-tests suite lint-beside installed gssapi-wheel hooks
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
@@ -34,6 +34,7 @@ help:
 	@echo "make soak-real  load, churn and faults on real processes for MINUTES=180; tells what rises over time, and draws it"
 	@echo "make mutants how many seeds the simulations take to find each fault that is planted"
 	@echo "make reference  write the pages that are made from the code: docs/reference/, settings, metrics, layers"
+	@echo "make docs    the pages as a site with a search, in build/docs/index.html"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
 	@echo "make lint    ruff, mypy --strict, pyright on the public API, import contracts, subjects of commits"
 	@echo "make format  let ruff format the code"
@@ -55,7 +56,7 @@ $(READY): pyproject.toml setup.py $(EXTENSIONS)
 	  echo "$(PYTHON) cannot create virtual environments. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@[ -x $(BIN)/python ] && $(BIN)/python -c 'import pip' 2>/dev/null || { \
 	  rm -rf $(VENV) && echo "creating $(VENV) with $(PYTHON)" && "$(PYTHON)" -m venv $(VENV); }
-	@echo "installing ottla and what demo, test and lint need into $(VENV)"
+	@echo "installing ottla and what demo, test, lint and docs need into $(VENV)"
 	@$(MAKE) --no-print-directory -j2 installed gssapi-wheel
 	@[ ! -d $(WHEELS) ] || $(BIN)/python -m pip install -qq --disable-pip-version-check --no-index --find-links $(WHEELS) gssapi
 	@rm -rf $(WHEELS)
@@ -63,7 +64,7 @@ $(READY): pyproject.toml setup.py $(EXTENSIONS)
 	@touch $@
 
 installed:
-	@$(INSTALL) '.[demo,test,lint]'
+	@$(INSTALL) '.[demo,test,lint,docs]'
 
 # To compile it takes one processor as long as all else takes the other. It has to be quick to build, not to run.
 gssapi-wheel:
@@ -73,6 +74,11 @@ gssapi-wheel:
 
 reference: venv
 	@for page in reference configuration metrics layers; do $(BIN)/python -m tests.render_$$page || exit; done
+
+# Warnings are errors: a link that leads nowhere, and a page without a place in the navigation.
+docs: venv
+	@$(BIN)/sphinx-build -q -W --keep-going -c docs/site -d build/docs-cache . build/docs
+	@echo "build/docs/index.html is the first page"
 
 demo: venv
 	@$(BIN)/python -m benchmarks.flights_demo

@@ -60,7 +60,7 @@ def render() -> dict[str, str]:
             spark.text(),
         ),
         "command-line.md": page(
-            "Command line",
+            "All commands and options",
             "This page has every command, action and option of `ottla`. [CLI.md](../CLI.md) explains them by "
             "examples. `ottla COMMAND --help` shows the same in a terminal.",
             command_line.text(),

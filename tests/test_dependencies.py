@@ -46,7 +46,7 @@ WITHOUT_ADVISORIES = {
     "uvloop",
     "zstandard",
 }
-DEVELOPMENT = {"demo", "test", "bench", "lint"}
+DEVELOPMENT = {"demo", "test", "bench", "docs", "lint"}
 
 
 def requirements(*, development: bool) -> list[Requirement]:

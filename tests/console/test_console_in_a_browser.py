@@ -5,8 +5,6 @@ They need Chromium and Playwright, and are skipped where one is missing.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from ottla.client.records import TopicPartition
+from tests.chromium import NEEDS_CHROMIUM, launched
 from tests.console.brokers_with_folders import FoldersAdmin
 from tests.console.fakes import HOSTILE, FakeAdmin, partition, topic
 from tests.console.record_tables import record, table_of
@@ -24,12 +23,6 @@ from tests.console.test_groups import WithGroups
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-CHROMIUM = next(
-    filter(
-        None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))
-    ),
-    None,
-)
 PAGES = (
     "/overview",
     "/overview/partitions?state=under-replicated",
@@ -46,11 +39,7 @@ PAGES = (
     "/topics/alter?name=orders",
 )
 
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
-    pytest.mark.timeout(300),
-    pytest.mark.xdist_group("a browser"),
-]
+pytestmark = NEEDS_CHROMIUM
 
 
 class Whole(WithGroups, FoldersAdmin):
@@ -59,13 +48,8 @@ class Whole(WithGroups, FoldersAdmin):
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: pip install playwright")
-    with api.sync_playwright() as playwright:
-        # Root has no sandbox, and all displayed pages come from this machine.
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
