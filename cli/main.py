@@ -49,7 +49,7 @@ tools
   bench      measure produce, consume and latency of any Kafka cluster
   completion completion for bash, zsh and fish
 
-  version    print the version
+  version    print the versions of Ottla and Python, and whether the codec is in C
 
 examples
   ottla up                                  three quorum nodes and three brokers in ./ottla-data
@@ -138,9 +138,9 @@ def _run(name: str, words: Sequence[str], leading: LeadingOptions) -> int:
         say_lines(OVERVIEW)
         return 0
     if name in ("version", "--version", "-V"):
-        from .. import __version__
+        from .build import this_build
 
-        say(f"ottla {__version__}")
+        say(this_build())
         return 0
     if name not in COMMANDS:
         raise UsageError(_unknown(name, words))

@@ -85,6 +85,7 @@ def _lines(report: ConfigurationReport) -> Iterator[str]:
     if report.quorum_certificate is not None:
         shown = report.quorum_certificate
         yield f"certificate for the quorum: {_whose(shown)}, expires {shown.expires}"
+    yield f"build: {report.build}"
     for remark in report.remarks:
         yield f"remark: {remark}"
     yield f"{report.role} node {report.node_id} would start"

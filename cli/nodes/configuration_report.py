@@ -19,6 +19,7 @@ from ...network.tls.settings import ClientAuth
 from ...protocol.cluster.authorizer_settings import AuthorizerSettings
 from ...protocol.settings.config_keys import ConfigError, Scope, check_properties
 from ...protocol.settings.security_protocol import SecurityProtocol
+from ..build import Build, this_build
 from ..failures import CommandFailed
 from .config_providers import ResolvedSettings
 from .node import with_endpoint
@@ -86,6 +87,7 @@ class ConfigurationReport:
     """The certificate that a broker presents to quorum nodes, if their listener has TLS."""
     authorizer: AuthorizerReport | None
     link_encryption: str
+    build: Build
     remarks: list[str]
 
 
@@ -121,6 +123,7 @@ def report_of(role: str, settings: ResolvedSettings, now: datetime) -> Configura
         if authorizer is None
         else AuthorizerReport(sorted(authorizer.super_users), authorizer.open_without_acls),
         _link_encryption(values),
+        this_build(),
         list(dict.fromkeys(remarks)),
     )
 

@@ -24,6 +24,7 @@ from typing import Any, Protocol, cast
 
 from ...network.resolving import not_to_encode
 from ...protocol.exposition import CONTENT_TYPE, Families, Family, Metric, MetricKind, exposition
+from ..build import this_build
 from ..failures import CommandFailed
 from .endpoint_security import EndpointSecurity, EndpointTls
 from .endpoint_tls import TlsDoor
@@ -50,6 +51,13 @@ MEMORY = Metric("process_resident_memory_bytes", MetricKind.GAUGE, "Resident mem
 CPU = Metric("process_cpu_seconds_total", MetricKind.COUNTER, "User and system time of the processor.")
 OPEN_FILES = Metric("process_open_fds", MetricKind.GAUGE, "Open file descriptors.")
 START_TIME = Metric("process_start_time_seconds", MetricKind.GAUGE, "Start, in seconds since 1970.")
+BUILD = Metric(
+    "ottla_build_info",
+    MetricKind.GAUGE,
+    "1, with the versions of Ottla and Python, and the codec: `C`, `python` (slower), or `mixed`, with a part of the "
+    "extensions.",
+    ("version", "python", "codec"),
+)
 LOOP_LAG = Metric(
     "ottla_loop_lag_seconds",
     MetricKind.GAUGE,
@@ -87,6 +95,8 @@ class NodesHere:
     def __init__(self, nodes: Sequence[Observed]) -> None:
         self._nodes = nodes
         self._started_s = time.time()
+        build = this_build()
+        self._build = (build.version, build.python, build.codec)
 
     async def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
         """Yield the text of the metrics page in pieces, and let other tasks run after each piece."""
@@ -107,6 +117,7 @@ class NodesHere:
         yield Family(CPU, [((), usage.ru_utime + usage.ru_stime)])
         yield Family(OPEN_FILES, [((), len(os.listdir("/proc/self/fd")))])
         yield Family(START_TIME, [((), self._started_s)])
+        yield Family(BUILD, [(self._build, 1)])
         yield Family(LOOP_LAG, [((), loop_lag_s)])
 
 

@@ -1,4 +1,7 @@
-"""Log lines of a node on standard error: one event per line, as `key=value` or JSON."""
+"""Log lines of a node on standard error: one event per line, as `key=value` or JSON.
+
+A call may add fields to its line: `logger.info("...", extra={"fields": {"version": "1.0"}})`.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,7 @@ def _fields(record: logging.LogRecord) -> list[tuple[str, object]]:
         *([("node", node)] if node else []),
         ("logger", logger),
         ("msg", record.getMessage()),
+        *getattr(record, "fields", {}).items(),
     ]
 
 

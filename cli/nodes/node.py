@@ -18,7 +18,7 @@ from ...network.garbage_collection import (
     long_passes_freeze,
     only_new_garbage_collected,
 )
-from ..arguments.options import CommandParser
+from ..build import this_build
 from ..failures import CommandFailed, UsageError
 from . import logs
 from .config_providers import ResolvedSettings, is_of_providers, resolve
@@ -311,8 +311,19 @@ def run_nodes(nodes: Sequence[Runnable], *, last: Runnable | None = None) -> Non
     import uvloop
 
     raise_descriptor_limit()
+    _log_build()
     with long_passes_freeze(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run_nodes([*nodes, *([last] if last else [])]))
+
+
+def _log_build() -> None:
+    """Log the build of this process: as a warning if a part of the codec is in Python, which is slower."""
+    build = this_build()
+    fields = {"version": build.version, "python": build.python, "codec": build.codec}
+    if build.slower:
+        logger.warning("starting", extra={"fields": fields | {"slower": build.slower}})
+    else:
+        logger.info("starting", extra={"fields": fields})
 
 
 async def _run_nodes(nodes: Sequence[Runnable]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.certificate_authority import CertificateOwner, issue_missing
+from ottla.cli.build import this_build
 from ottla.cli.failures import CommandFailed
 from ottla.cli.main import main
 from ottla.cli.nodes.config_providers import ResolvedSettings
@@ -309,11 +309,13 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     said = capsys.readouterr().out
     assert "CLIENTS (brokers, too)\t0.0.0.0:19094\tlocalhost:19094\tSASL_SSL" in said
     assert "authorizer: StandardAuthorizer, super users: User:admin\n" in said
+    assert f"build: {this_build()}\n" in said
     assert said.endswith("broker node 1 would start\n")
     assert main(["config", "check", "-c", str(file), "-o", "json"]) == 0
-    report: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert report["starts"] is True
-    assert report["listeners"][1]["certificate"]["names"] == ["localhost", "127.0.0.1"]
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert told["starts"] is True
+    assert told["build"]["codec"] == this_build().codec
+    assert told["listeners"][1]["certificate"]["names"] == ["localhost", "127.0.0.1"]
     assert main(["config", "check", "-c", str(file), "-o", "json", "--set", "super.users=x"]) == 1
     wrong = capsys.readouterr()
     assert json.loads(wrong.out) == {

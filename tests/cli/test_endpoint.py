@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
+from ottla.cli.build import this_build
 from ottla.cli.nodes.endpoint import CONNECTIONS_MAX, MonitoringEndpoint, NodesHere
 from ottla.protocol.exposition import Family, Metric, MetricKind
 
@@ -47,6 +48,12 @@ async def test_connections_that_say_nothing_keep_nobody_out(port: int) -> None:
         assert b"200 OK" in await ask(port, b"GET /healthz HTTP/1.0\r\n\r\n")
     for _, writer in silent:
         writer.close()
+
+
+async def test_each_process_says_its_build(port: int) -> None:
+    build = this_build()
+    labels = f'version="{build.version}",python="{build.python}",codec="{build.codec}"'
+    assert f"ottla_build_info{{{labels}}} 1\n" in (await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")).decode()
 
 
 async def test_a_hundred_scrapes_at_once_are_all_answered(port: int) -> None:

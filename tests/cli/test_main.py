@@ -37,7 +37,9 @@ def run(*words: str) -> tuple[int, str, str]:
 
 
 def test_the_version() -> None:
-    assert run("version") == (0, f"ottla {__version__}\n", "")
+    code, out, err = run("version")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"ottla {__version__}, Python {sys.version.split()[0]}, codec: ")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

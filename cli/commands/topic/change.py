@@ -22,7 +22,9 @@ def create(arguments: argparse.Namespace) -> None:
     """Create the named topics."""
     for flag, number in (("-p", arguments.partitions), ("-r", arguments.replication_factor)):
         if number != -1 and number < 1:
-            raise UsageError(f"{flag} takes 1 or more, not {number}; without it the cluster's default applies")
+            raise UsageError(
+                f"{flag} takes 1 or more, not {number}; without it the cluster's default applies"
+            )
     configs = key_values(arguments.config, "--config")
 
     async def create_topic(admin: Admin, name: str) -> str:
