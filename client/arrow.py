@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
+from ..extras import installation_of
 from ..protocol.records.record_columns import BlobColumn
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ def need_pyarrow() -> Any:
         import pyarrow
         import pyarrow.compute
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("columns need pyarrow: pip install ottla[arrow]", name="pyarrow") from error
+        raise ModuleNotFoundError(
+            f"columns need pyarrow: {installation_of('arrow')}", name="pyarrow"
+        ) from error
     return pyarrow
 
 

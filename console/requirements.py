@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
+from ..extras import installation_of
+
 EXTRA: Final = ("starlette", "uvicorn", "jinja2")
 OF_SCHEMAS: Final = ("avro", "google.protobuf")
 """The further dependencies for values with schemas."""
@@ -18,7 +20,7 @@ def require_extra(*, with_schemas: bool = False) -> None:
     missing = [name for name in EXTRA + (OF_SCHEMAS if with_schemas else ()) if not _is_there(name)]
     if missing:
         raise ModuleNotFoundError(
-            f"the console needs {', '.join(missing)}: pip install 'ottla[console]'", name=missing[0]
+            f"the console needs {', '.join(missing)}: {installation_of('console')}", name=missing[0]
         )
 
 

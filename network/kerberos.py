@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ..extras import installation_of
+
 _PROTOCOL_ERRORS: Final = 2529638912
 """Number from which MIT's library counts the errors of the protocol (RFC 4120, section 7.5.9)."""
 
@@ -21,7 +23,7 @@ def library() -> Any:
         import gssapi
     except (ImportError, OSError) as error:
         raise KerberosMissing(
-            "GSSAPI (Kerberos) needs the extra gssapi: pip install 'ottla[gssapi]', which is built with the headers of "
+            f"GSSAPI (Kerberos) needs the extra gssapi: {installation_of('gssapi')}. It is built with the headers of "
             f"MIT Kerberos (Debian's libkrb5-dev); {error}"
         ) from None
     return gssapi

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..extras import installation_of
+
 FIRST_VERSION = (4, 2)
 
 
@@ -14,7 +16,7 @@ def need_pyspark() -> None:
         import pyspark
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "Spark pipelines need PySpark: pip install ottla[spark]", name="pyspark"
+            f"Spark pipelines need PySpark: {installation_of('spark')}", name="pyspark"
         ) from error
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < FIRST_VERSION:
@@ -23,5 +25,5 @@ def need_pyspark() -> None:
         import pyarrow  # noqa: F401
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "format('ottla') needs pyarrow: pip install ottla[spark]", name="pyarrow"
+            f"format('ottla') needs pyarrow: {installation_of('spark')}", name="pyarrow"
         ) from error

@@ -253,7 +253,7 @@ def test_timestamps_of_every_unit_become_milliseconds(rows: ModuleType) -> None:
 
 def test_without_pyarrow_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install ottla\[arrow\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install '\.\[arrow\]' in a checkout"):
         need_pyarrow()
 
 

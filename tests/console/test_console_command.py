@@ -55,7 +55,7 @@ def test_without_the_extra_it_says_how_to_install_it(
     monkeypatch.setattr(requirements, "find_spec", lambda name: None if name == "jinja2" else True)
     monkeypatch.chdir(tmp_path)
     assert main(words) == 1
-    assert "the console needs jinja2: pip install 'ottla[console]'" in capsys.readouterr().err
+    assert "the console needs jinja2: pip install '.[console]' in a checkout" in capsys.readouterr().err
     assert not (tmp_path / "ottla-data" / "cluster.json").exists()
 
 
@@ -64,4 +64,4 @@ def test_without_what_reads_schemas_it_says_so(
 ) -> None:
     monkeypatch.setattr(requirements, "find_spec", lambda name: None if name.startswith("google") else True)
     assert main(["console", "-b", "127.0.0.1:1", "--schema-registry", "http://127.0.0.1:1"]) == 1
-    assert "the console needs google.protobuf: pip install 'ottla[console]'" in capsys.readouterr().err
+    assert "the console needs google.protobuf: pip install '.[console]' in a checkout" in capsys.readouterr().err

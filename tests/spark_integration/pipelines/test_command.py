@@ -85,7 +85,7 @@ def test_without_pyspark_it_is_said_what_to_install(pipeline_file: File, tmp_pat
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        "ottla spark: Spark pipelines need PySpark: pip install ottla[spark]\n",
+        "ottla spark: Spark pipelines need PySpark: pip install '.[spark]' in a checkout of Ottla\n",
     )
 
 
