@@ -18,6 +18,7 @@ from ...network.garbage_collection import (
     long_passes_freeze,
     only_new_garbage_collected,
 )
+from ..arguments.options import CommandParser
 from ..build import this_build
 from ..failures import CommandFailed, UsageError
 from . import logs

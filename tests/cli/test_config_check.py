@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.build import this_build
+from ottla.cli.certificate_authority import CertificateOwner, issue_missing
 from ottla.cli.failures import CommandFailed
 from ottla.cli.main import main
 from ottla.cli.nodes.config_providers import ResolvedSettings

@@ -64,4 +64,6 @@ def test_without_what_reads_schemas_it_says_so(
 ) -> None:
     monkeypatch.setattr(requirements, "find_spec", lambda name: None if name.startswith("google") else True)
     assert main(["console", "-b", "127.0.0.1:1", "--schema-registry", "http://127.0.0.1:1"]) == 1
-    assert "the console needs google.protobuf: pip install '.[console]' in a checkout" in capsys.readouterr().err
+    assert (
+        "the console needs google.protobuf: pip install '.[console]' in a checkout" in capsys.readouterr().err
+    )

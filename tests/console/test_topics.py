@@ -13,6 +13,7 @@ from ottla.client.records import TopicPartition
 from ottla.console.area import BadQuestion
 from ottla.console.key_values import altered
 from ottla.console.live.counters import Rates, TopicTraffic
+from ottla.console.live.readings import TopicSize
 from ottla.console.pages.topics.changes import trim_plan
 from ottla.console.pages.topics.listing import matching, replication_of, topic_row
 from ottla.console.settings import setting_differences, setting_rows, settings_of
@@ -41,7 +42,7 @@ def test_a_search_finds_names_with_all_its_words(admin: FakeAdmin) -> None:
     topics = [*admin.topics.values()]
 
     def found(search: str, *, shows_internal: bool = False) -> list[str]:
-        return [topic.name for topic in matching(topics, search, shows_internal=shows_internal)]
+        return [found.name for found in matching(topics, search, shows_internal=shows_internal)]
 
     assert found("") == ["orders", "orders-archive", "payments"]
     assert found("ARCH ord") == ["orders-archive"]
@@ -51,14 +52,15 @@ def test_a_search_finds_names_with_all_its_words(admin: FakeAdmin) -> None:
 
 def test_a_row_says_what_is_wrong() -> None:
     ill = topic("orders", partition(0), partition(1, leader=-1, isr=()), partition(2, isr=(1,)))
-    row = topic_row(ill, {TopicPartition("orders", 0): 10, TopicPartition("orders", 2): 5}, Rates())
-    assert (row.state, row.is_well) == ("1 without a leader, 2 under-replicated", False)
+    row = topic_row(ill, TopicSize(15, 2), Rates(), reassigning=4)
+    assert (row.state.text, row.state.is_healthy) == ("1 offline, 2 under-replicated", False)
+    assert row.state.reassigning == 4
     assert (row.size, row.replicas, row.records_in) == (15, "3", None)
     assert row.is_size_part
     rates = Rates({}, {TopicTraffic.RECORDS_IN: {"other": 1.0}})
-    assert topic_row(ill, {}, rates).records_in == 0
-    assert topic_row(ill, {}, rates).size is None
-    assert not topic_row(ill, {}, rates).is_size_part
+    assert topic_row(ill, None, rates).records_in == 0
+    assert topic_row(ill, None, rates).size is None
+    assert not topic_row(ill, None, rates).is_size_part
     assert replication_of(topic("empty")) == ""
 
 
@@ -80,7 +82,7 @@ def test_a_topic_shows_its_partitions_and_settings(admin: FakeAdmin, browser: Br
     admin.starts[TopicPartition("orders", 1)] = 345
     admin.settings["orders"] = {"retention.ms": "1000"}
     page = seen(browser.read("/topics/topic?name=orders"))
-    assert "345 12,345 12,000 2.0 KiB" in page
+    assert "345 12,345 12,000 2.0 KiB newest" in page
     assert "retention.ms 1000 topic default: 604800000" in page
     assert "(secret)" in page
     assert "payments" not in page
@@ -99,9 +101,9 @@ def test_defaults_are_shown_on_demand_and_secrets_never() -> None:
             "a", "s3cret", "topic", False, True, False, (("a", "s3cret", "topic"), ("a", "old", "broker"))
         ),
     ]
-    assert [row.name for row in setting_rows(entries, shows_all=False)] == ["a"]
+    assert [one.name for one in setting_rows(entries, shows_all=False)] == ["a"]
     rows = setting_rows(entries, shows_all=True)
-    assert [row.name for row in rows] == ["a", "b"]
+    assert [one.name for one in rows] == ["a", "b"]
     assert "s3cret" not in repr(rows)
     assert "old" not in repr(rows)
 
@@ -138,7 +140,7 @@ def test_a_topic_is_created_after_a_preview(
         address = browser.change("/topics/create", **fields)
     assert admin.changes() == ["create"]
     assert "topic new was created" in seen(browser.read(address))
-    (line,) = [json.loads(record.message) for record in caplog.records]
+    (line,) = [json.loads(one.message) for one in caplog.records]
     assert line["action"] == "/topics/create"
     assert line["who"] == "testclient"
     assert line["what"]["topic"] == "new"

@@ -119,7 +119,7 @@ def columns_of(
 def reassigning_by_topic(snapshot: ClusterSnapshot) -> dict[str, int]:
     """Return the number of partitions of each topic whose replicas move between brokers."""
     found: dict[str, int] = {}
-    for name in snapshot.moving:
+    for name in snapshot.reassigning:
         found[name.topic] = found.get(name.topic, 0) + 1
     return found
 

@@ -117,7 +117,9 @@ async def test_a_principal_of_another_realm_is_refused(threads: KerberosThreads)
 def test_a_broker_without_the_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     settings = KerberosSettings("listener.name.l.gssapi.sasl.jaas.config", "/k", "kafka/h@R", "")
-    with pytest.raises(ConfigError, match=r"^listener\.name\.l\.gssapi.*: .* pip install '\.\[gssapi\]' in a checkout"):
+    with pytest.raises(
+        ConfigError, match=r"^listener\.name\.l\.gssapi.*: .* pip install '\.\[gssapi\]' in a checkout"
+    ):
         KerberosAcceptor(settings)
 
 
