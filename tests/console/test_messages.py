@@ -176,8 +176,15 @@ def test_an_address_asks_the_same_again() -> None:
     assert question.address() == (
         "/messages?topic=a+b&partition=3&from=offset&at=7&count=20&as=auto&committed=yes&value=x%26y"
     )
-    assert question.command() == "ottla consume 'a b' --offset=7 -e -p 3 -c 20 --committed"
+    command = "ottla consume 'a b' --offset=7 -e -p 3 -c 20 --committed --grep 'x&y'"
+    assert question.command() == command
     assert question_of(visit_of(topic="t")).command() == "ottla consume t --offset=-20 -e"
+    filters = {"key": "-k", "value": "(?i)a b", "json": "$.n >= 1", "header": "trace = ^47"}
+    found = question_of(visit_of(topic="t", **filters))
+    assert found.command() == (
+        "ottla consume t --offset=-20 -e --key=-k --grep '(?i)a b' --where '$.n >= 1' --header 'trace = ^47'"
+    )
+    assert "--where" not in found.command(decodes_values=True)
     assert time_ms("1970-01-01T00:00:01") == 1000
     assert time_ms("1769860800000") == 1769860800000
     assert time_ms("1969-12-31T23:59:59.999Z") == 0, "-1 is the end of a log"
@@ -403,6 +410,8 @@ async def test_values_that_name_a_schema_are_decoded_and_filtered(
     filtered = await page_of(json="$.n = 1")
     assert [row.offset for row in filtered.rows] == [0, 2]
     assert (filtered.undecoded, filtered.first_undecoded) == (1, "schema 8: nobody knows it")
+    assert (found.is_command_wider, filtered.is_command_wider) == (False, True)
+    assert "--where" not in filtered.command
     assert {row.value.schema for row in (await page_of(as_="hex")).rows} == {""}
 
 

@@ -244,6 +244,9 @@ async def test_records_are_read_from_the_time_that_was_shown(twins: Twins) -> No
     query = {"topic": topic, "from": "time", "at": "2023-11-14T22:13:20.003", "partition": "0"}
     command = question_of(twins.visit("/messages", query, {})).command()
     assert await twins.run(command) == "x\n" * 6
+    for filters, count in (({"value": "^x$"}, 6), ({"value": f"-{ODD}"}, 0), ({"json": "$.a != 'b'"}, 0)):
+        command = question_of(twins.visit("/messages", query | filters, {})).command()
+        assert await twins.run(command) == "x\n" * count
 
 
 async def test_quotas_are_those_that_were_shown(twins: Twins) -> None:

@@ -95,6 +95,8 @@ class MessagesPage:
     first_undecoded: str = ""
     further: str = ""
     command: str = ""
+    is_command_wider: bool = False
+    """True if the command reads more records, since the command line decodes no values."""
     is_live: bool = False
     choices: Paged[TopicChoice] | None = None
     """The topics to choose from; None if the query names a topic."""
@@ -229,7 +231,8 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
         undecoded=reading.undecoded,
         first_undecoded=reading.first_undecoded,
         further=further(question, reading, upper),
-        command=question.command(),
+        command=question.command(decodes_values=visit.schemas is not None),
+        is_command_wider=visit.schemas is not None and question.looks_into_values,
         is_live=is_live,
     )
     return Rendered(f"Messages of {question.topic}", "messages.html", model)

@@ -14,7 +14,7 @@ from ....client.records import TopicPartition
 from ....protocol.iso_times import TIME_MS_MAX, iso_time_ms
 from ...area import BadQuestion, Visit
 from ...bounds import ROWS_MAX
-from ...commands import command
+from ...commands import command, option
 from ...formats import link
 from .filters import FILTERS, filters_of
 from .payloads import FORMATS
@@ -23,6 +23,8 @@ NEWEST, START, OFFSET, TIME = "newest", "start", "offset", "time"
 WHERE: Final = (NEWEST, START, OFFSET, TIME)
 ALL: Final = "all"
 """The value of the query parameter `open` with which all records are open."""
+_OPTIONS: Final = {"key": "--key", "value": "--grep", "json": "--where", "header": "--header"}
+"""The options of `ottla consume` that filter as the page does, by the names of the page's filters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +79,11 @@ class Question:
         """Return the search with all records open, or with all records closed."""
         return replace(self, opens_all=is_open)
 
-    def command(self) -> str:
-        """Return the `ottla consume` command that reads the same records, without the filters."""
+    def command(self, *, decodes_values: bool = False) -> str:
+        """Return the `ottla consume` command that reads the same records.
+
+        With `decodes_values` the filter by a JSON path is left out: the command line decodes no values by schemas.
+        """
         where = {
             NEWEST: f"-{self.count}",
             START: "beginning",
@@ -89,6 +94,9 @@ class Question:
         words += [] if self.partition is None else ["-p", str(self.partition)]
         words += [] if self.where == NEWEST else ["-c", str(self.count)]
         words += ["--committed"] if self.is_committed_only else []
+        for name, flag in _OPTIONS.items():
+            if (text := self.texts.get(name)) and not (name == "json" and decodes_values):
+                words += option(flag, text)
         return command("consume", names=[self.topic], options=words)
 
     def sending_command(self) -> str:
