@@ -51,9 +51,9 @@ async def check_has_no_members(admin: Admin, group_id: str) -> None:
             raise
         return
     if group.members or group.state not in MOVABLE_STATES:
+        members = "1 member" if len(group.members) == 1 else f"{len(group.members)} members"
         raise CannotSeek(
-            f"group {group_id!r} is {group.state} with {len(group.members)} members: stop them first, "
-            "they would commit over it"
+            f"group {group_id!r} is {group.state} with {members}: stop them first, they would commit over it"
         )
 
 

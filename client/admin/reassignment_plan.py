@@ -68,9 +68,8 @@ def plan(
     staying = {broker_id: rack for broker_id, rack in racks.items() if broker_id not in leaving}
     for key, present in sorted(replicas.items()):
         if len(present) > len(staying):
-            raise NoPlan(
-                f"{key[0]}-{key[1]} has {len(present)} replicas, and {len(staying)} brokers are left for them"
-            )
+            left = "1 broker is" if len(staying) == 1 else f"{len(staying)} brokers are"
+            raise NoPlan(f"{key[0]}-{key[1]} has {len(present)} replicas, and {left} left for them")
     board = _Board(replicas, staying, sizes or {}, hosts or {})
     _emptied(board)
     if balance:

@@ -142,5 +142,5 @@ def test_the_smaller_partition_is_moved() -> None:
 
 
 def test_too_few_brokers() -> None:
-    with pytest.raises(NoPlan, match=r"t-0 has 2 replicas, and 1 brokers are left"):
+    with pytest.raises(NoPlan, match=r"t-0 has 2 replicas, and 1 broker is left"):
         plan({("t", 0): (1, 2)}, {1: None, 2: None}, leaving={2})

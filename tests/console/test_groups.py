@@ -294,7 +294,7 @@ def test_a_form_that_is_wrong_says_what_is_allowed(
 
 def test_a_group_with_members_is_left_alone(admin: WithGroups, browser: Browser) -> None:
     page = seen(browser.send("/groups/seek?name=billing", 400, to="start", step="apply"))
-    assert "is Stable with 1 members: stop them first" in page
+    assert "is Stable with 1 member: stop them first" in page
     assert "stop them first" in seen(browser.send("/groups/delete?name=billing", 400, again="billing"))
     assert admin.calls == []
 
