@@ -234,7 +234,8 @@ def cluster_error(
     resource = f"{kind} {name!r}" if name and kind != "cluster" else kind
     whom = f" for User:{user}" if user is not None else ""
     what = f"{operation} on {resource}" if operation else (server_message or f"no right on this {resource}")
-    denied = f"denied: {what}{whom}"
+    hint = " (WRITE on a topic suffices)" if operation == "IDEMPOTENT_WRITE" else ""
+    denied = f"denied: {what}{hint}{whom}"
     return AuthorizationFailed(
         code, f"{where}: {denied}" if where else denied, operation=operation, resource=resource
     )

@@ -23,6 +23,12 @@ DENIALS = (29, 30, 31, 53, 65)
         ),
         (30, {"operation": "READ", "name": "g"}, "denied: READ on group 'g'", "group 'g'"),
         (31, {"operation": "ALTER", "name": "x"}, "denied: ALTER on cluster", "cluster"),
+        (
+            31,
+            {"operation": "IDEMPOTENT_WRITE", "user": "ann"},
+            "denied: IDEMPOTENT_WRITE on cluster (WRITE on a topic suffices) for User:ann",
+            "cluster",
+        ),
         (53, {"operation": "WRITE"}, "denied: WRITE on transactional id", "transactional id"),
         (29, {"told": "Topic authorization failed."}, "denied: Topic authorization failed.", "topic"),
         (65, {}, "denied: no right on this delegation token", "delegation token"),
