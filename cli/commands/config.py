@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..arguments.config_values import check_keys, config_values
 from ..arguments.options import (
     Actions,
     CommandParser,
@@ -17,18 +18,18 @@ from ..arguments.options import (
     add_output,
     carry_out,
     command_parser,
-    key_values,
 )
-from ..arguments.selection import missing
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
-from ..terminal.output import print_json, print_table
+from ..terminal.output import none_of, print_json, print_table
 from ..terminal.text import say
 
 if TYPE_CHECKING:
     from ...client.admin import Admin, ConfigEntry
 
 TYPES = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
+_LISTS_ALL_KEYS = ("topic", "broker", "group")
+"""Types of resources whose description has every key that they can have."""
 ALL_BROKERS = ("all", "default")
 """Names that stand for the settings of all brokers."""
 
@@ -40,7 +41,7 @@ def parser(name: str) -> CommandParser:
         "Show and change settings.",
         "  ottla config get topic orders\n"
         "  ottla config get broker 1 log.retention.ms --synonyms\n"
-        "  ottla config set broker all log.retention.ms=86400000\n"
+        "  ottla config set broker all log.retention.ms=7d\n"
         "  ottla config set group billing consumer.session.timeout.ms=30000\n"
         "  ottla config unset topic orders retention.ms\n"
         "  ottla config check -c broker.yaml",
@@ -72,8 +73,8 @@ def parser(name: str) -> CommandParser:
         "set",
         "config:set_values",
         "Set values.",
-        "  ottla config set topic orders retention.ms=86400000\n"
-        "  ottla config set broker all log.retention.ms=86400000   for every broker\n"
+        "  ottla config set topic orders retention.ms=7d segment.bytes=64MiB\n"
+        "  ottla config set broker all log.retention.ms=7d   for every broker\n"
         "  ottla config set client-metrics all-clients interval.ms=60000 metrics=org.apache.kafka.",
     )
     _resource(change)
@@ -128,7 +129,12 @@ def list_resources(arguments: argparse.Namespace) -> None:
     if arguments.output == "json":
         print_json([{"type": kind, "name": name} for kind, name in rows])
     else:
-        print_table(("TYPE", "NAME"), rows)
+        print_table(
+            ("TYPE", "NAME"),
+            rows,
+            empty=none_of("resources with settings of their own", asked=bool(wanted)),
+            wide=arguments.output == "wide",
+        )
 
 
 def get(arguments: argparse.Namespace) -> None:
@@ -141,11 +147,9 @@ def get(arguments: argparse.Namespace) -> None:
     async def ask(admin: Admin) -> list[ConfigEntry]:
         return await admin.describe_configs(kind, name)
 
-    entries = run_client(_with_admin(arguments, ask))
+    entries = run_client(_about(arguments, ask))
     known = {entry.name: entry for entry in entries}
-    for key in arguments.keys:
-        if key not in known:
-            raise CommandFailed(missing(key, known, "setting"))
+    check_keys(arguments.keys, known)
     shown = [known[key] for key in arguments.keys] or [
         entry for entry in entries if arguments.all or not entry.is_default
     ]
@@ -158,6 +162,7 @@ def get(arguments: argparse.Namespace) -> None:
         print_table(
             ("KEY", "SYNONYM", "VALUE", "SOURCE"),
             [(key, other, _value(value), source) for key, other, value, source in rows],
+            wide=arguments.output == "wide",
         )
     else:
         print_table(
@@ -166,12 +171,13 @@ def get(arguments: argparse.Namespace) -> None:
                 (entry.name, _value(entry.value), entry.source + _without_effect(kind, entry.name))
                 for entry in shown
             ],
+            wide=arguments.output == "wide",
         )
 
 
 def set_values(arguments: argparse.Namespace) -> None:
     """Set settings of a resource: all given values, or none if one is refused."""
-    _change(arguments, {**key_values(arguments.values, "config set")})
+    _change(arguments, {**config_values(arguments.values, "config set")})
 
 
 def unset_values(arguments: argparse.Namespace) -> None:
@@ -198,9 +204,14 @@ def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> No
     kind, name = resource_of(arguments)
 
     async def ask(admin: Admin) -> None:
+        removed = [key for key, value in changes.items() if value is None]
+        if (
+            removed and name and arguments.type in _LISTS_ALL_KEYS
+        ):  # Clusters remove an unknown key without a word.
+            check_keys(removed, [entry.name for entry in await admin.describe_configs(kind, name)])
         await admin.alter_configs(kind, name, changes, validate_only=arguments.dry_run)
 
-    run_client(_with_admin(arguments, ask))
+    run_client(_about(arguments, ask))
     word = "checked" if arguments.dry_run else "changed"
     rows = [
         (
@@ -213,7 +224,7 @@ def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> No
     if arguments.output == "json":
         print_json([{"key": key, "value": changes[key], "result": result} for key, _, result in rows])
     else:
-        print_table(("KEY", "VALUE", "RESULT"), rows)
+        print_table(("KEY", "VALUE", "RESULT"), rows, wide=arguments.output == "wide")
 
 
 def _without_effect(kind: int, key: str) -> str:
@@ -231,6 +242,20 @@ def _without_effect(kind: int, key: str) -> str:
     meant = nearest(key, NODE_KEYS)
     hint = f"; did you mean {meant}?" if meant else ""
     return f", without effect: there is no such setting{hint}"
+
+
+async def _about(arguments: argparse.Namespace, ask: Any) -> Any:
+    """Ask about the named resource. Raises CommandFailed; the error for a missing topic has the nearest name."""
+    from ...protocol.errors import KafkaError
+    from ..missing_names import refusal_of_names
+
+    async def asked(admin: Admin) -> Any:
+        try:
+            return await ask(admin)
+        except KafkaError as error:
+            raise CommandFailed(await refusal_of_names(admin, [arguments.name], error)) from None
+
+    return await _with_admin(arguments, asked)
 
 
 async def _with_admin(arguments: argparse.Namespace, ask: Any) -> Any:

@@ -37,10 +37,10 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.output == "json":
         print_json({"starts": True} | asdict(report))
         return
-    _print(report)
+    _print(report, is_wide=arguments.output == "wide")
 
 
-def _print(report: ConfigurationReport) -> None:
+def _print(report: ConfigurationReport, *, is_wide: bool) -> None:
     print_table(
         (
             "LISTENER",
@@ -53,6 +53,8 @@ def _print(report: ConfigurationReport) -> None:
             "EXPIRES",
         ),
         [_row(listener) for listener in report.listeners],
+        spare=("EXPIRES", "ADVERTISED", "CLIENT CERTIFICATES"),
+        wide=is_wide,
     )
     for line in _lines(report):
         say(line)

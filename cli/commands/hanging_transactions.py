@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
-from ..terminal.output import print_json, print_table
+from ..terminal.output import none_of, print_json, print_table
 from ..terminal.text import say, show_progress
 
 if TYPE_CHECKING:
@@ -54,7 +54,13 @@ def find_hanging(arguments: argparse.Namespace) -> int:
         )
         for transaction in found
     ]
-    print_table(columns, rows)
+    print_table(
+        columns,
+        rows,
+        spare=("PRODUCER-EPOCH", "START-OFFSET", "LAST-WRITTEN"),
+        empty=none_of("hanging transactions"),
+        wide=arguments.output == "wide",
+    )
     return int(bool(found))
 
 

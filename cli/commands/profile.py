@@ -19,7 +19,7 @@ from ..connection.passwords import password_of
 from ..connection.precedence import PASSWORD_VARIABLE, check_pairs, foreign_properties
 from ..connection.profiles import check_name, load, path_of, save
 from ..failures import CommandFailed, UsageError
-from ..terminal.output import print_json, print_table
+from ..terminal.output import none_of, print_json, print_table
 from ..terminal.text import say
 
 HIDDEN = "[hidden]"
@@ -130,7 +130,12 @@ def list_profiles(arguments: argparse.Namespace) -> None:
         )
         for name, settings in sorted(profiles.settings.items())
     ]
-    print_table(("USED", "NAME", "BOOTSTRAP", "PROTOCOL", "USER"), rows)
+    print_table(
+        ("USED", "NAME", "BOOTSTRAP", "PROTOCOL", "USER"),
+        rows,
+        empty=f"{none_of('profiles')} 'ottla profile create' saves one.",
+        wide=arguments.output == "wide",
+    )
 
 
 def delete_profile(arguments: argparse.Namespace) -> None:

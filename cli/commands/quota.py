@@ -16,9 +16,10 @@ from ..arguments.options import (
     command_parser,
     key_values,
 )
+from ..arguments.selection import bytes_of, missing
 from ..connection.precedence import connection_of
-from ..failures import UsageError
-from ..terminal.output import print_json, print_table
+from ..failures import CommandFailed, UsageError
+from ..terminal.output import none_of, print_json, print_table
 
 if TYPE_CHECKING:
     from ...client.admin.quotas import Entity
@@ -32,8 +33,8 @@ def parser(name: str) -> CommandParser:
         f"ottla {name}",
         "Show and change the limits of clients.",
         "  ottla quota list\n"
-        "  ottla quota set --client-id import producer_byte_rate=10485760\n"
-        "  ottla quota set --default-client-id consumer_byte_rate=52428800\n"
+        "  ottla quota set --client-id import producer_byte_rate=10MB\n"
+        "  ottla quota set --default-client-id consumer_byte_rate=50MB\n"
         "  ottla quota unset --client-id import producer_byte_rate",
     )
     add_connection(options)
@@ -48,8 +49,8 @@ def parser(name: str) -> CommandParser:
         "set",
         "quota:set_quotas",
         "Set limits of one client, or default limits of all other clients.",
-        "  ottla quota set --client-id import producer_byte_rate=10485760 request_percentage=50\n"
-        "  ottla quota set --default-client-id consumer_byte_rate=52428800\n"
+        "  ottla quota set --client-id import producer_byte_rate=10MB request_percentage=50\n"
+        "  ottla quota set --default-client-id consumer_byte_rate=50MB\n"
         "  ottla quota set --ip 10.0.0.7 connection_creation_rate=20",
     )
     change.add_argument("values", nargs="+", metavar="KEY=NUMBER")
@@ -100,7 +101,10 @@ def numbers_of(pairs: list[str]) -> dict[str, float]:
         try:
             numbers[key] = float(text)
         except ValueError:
-            numbers[key] = math.nan
+            if not key.endswith("_byte_rate"):
+                numbers[key] = math.nan
+            else:
+                numbers[key] = float(bytes_of(text, key))
         if not (math.isfinite(numbers[key]) and numbers[key] > 0):
             raise UsageError(f"quota set takes numbers above 0, not {key}={text}")
     return numbers
@@ -120,7 +124,12 @@ def list_quotas(arguments: argparse.Namespace) -> None:
         for entity, quotas in found
         for key, value in quotas.items()
     ]
-    print_table(("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"), rows)
+    print_table(
+        ("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"),
+        rows,
+        empty=none_of("quotas", asked=bool(entity_of(arguments))),
+        wide=arguments.output == "wide",
+    )
 
 
 def set_quotas(arguments: argparse.Namespace) -> None:
@@ -129,7 +138,12 @@ def set_quotas(arguments: argparse.Namespace) -> None:
 
 
 def unset_quotas(arguments: argparse.Namespace) -> None:
-    """Remove limits."""
+    """Remove limits. Raises CommandFailed for an unknown quota, which clusters would ignore."""
+    from ...protocol.cluster.client_quotas import QUOTA_KEYS
+
+    for key in arguments.keys:
+        if key not in QUOTA_KEYS:
+            raise CommandFailed(missing(key, QUOTA_KEYS, "quota"))
     _change(arguments, dict.fromkeys(arguments.keys))
 
 
@@ -161,9 +175,17 @@ async def _describe(arguments: argparse.Namespace) -> list[tuple[Entity, dict[st
 
 async def _alter(arguments: argparse.Namespace, changes: dict[str, float | None]) -> None:
     from ...client.admin import Admin
+    from ...protocol.cluster.client_quotas import QUOTA_KEYS
+    from ...protocol.errors import KafkaError
 
+    entity, unknown = entity_of(arguments), [key for key in changes if key not in QUOTA_KEYS]
     async with Admin(**connection_of(arguments)) as admin:
-        await admin.alter_quotas(entity_of(arguments), changes, validate_only=arguments.dry_run)
+        try:
+            await admin.alter_quotas(entity, changes, validate_only=arguments.dry_run)
+        except KafkaError as error:
+            if not unknown:
+                raise
+            raise CommandFailed(f"{missing(unknown[0], QUOTA_KEYS, 'quota')} ({error.code.name})") from None
 
 
 def _numbers(quotas: Mapping[str, float | None]) -> dict[str, float | None]:

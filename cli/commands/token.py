@@ -9,7 +9,7 @@ from ..arguments.options import Actions, CommandParser, add_common, add_connecti
 from ..arguments.selection import iso_time, milliseconds_of, missing
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
-from ..terminal.output import print_json, print_table
+from ..terminal.output import none_of, print_json, print_table
 from ..terminal.text import note
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def create_token(arguments: argparse.Namespace) -> None:
     if arguments.output == "json":
         print_json(_told(made) | {"hmac": made.password})
     else:
-        print_table((*_COLUMNS, "HMAC"), [(*_row(made), made.password)])
+        columns = (*_COLUMNS, "HMAC")
+        print_table(columns, [(*_row(made), made.password)], spare=_SPARE, wide=arguments.output == "wide")
         note("the HMAC is the password of a login with the ID, by SCRAM; it is not shown again")
 
 
@@ -116,7 +117,13 @@ def list_tokens(arguments: argparse.Namespace) -> None:
     if arguments.output == "json":
         print_json([_told(token) for token in shown])
     else:
-        print_table(_COLUMNS, [_row(token) for token in shown])
+        print_table(
+            _COLUMNS,
+            [_row(token) for token in shown],
+            spare=_SPARE,
+            empty=none_of("tokens", asked=bool(arguments.owner)),
+            wide=arguments.output == "wide",
+        )
 
 
 def renew_token(arguments: argparse.Namespace) -> None:
@@ -138,6 +145,7 @@ def expire_token(arguments: argparse.Namespace) -> None:
 
 
 _COLUMNS = ("ID", "OWNER", "REQUESTER", "RENEWERS", "ISSUED", "EXPIRES", "ENDS")
+_SPARE = ("ISSUED", "REQUESTER", "RENEWERS", "ENDS")
 
 
 def _row(token: DelegationToken) -> tuple[str, ...]:

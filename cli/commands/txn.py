@@ -19,11 +19,12 @@ from ..arguments.options import (
 )
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed
-from ..terminal.output import print_json, print_table
-from ..terminal.text import say
+from ..terminal.output import none_of, print_fields, print_json, print_table, separate
+from ..terminal.shades import state
+from ..terminal.text import counted, note, say
 
 if TYPE_CHECKING:
-    from ...client.admin import TransactionDescription, TransactionListing
+    from ...client.admin import Admin, TransactionDescription, TransactionListing
     from ...client.admin.transactions import Described
     from ...protocol.errors import KafkaError
 
@@ -216,7 +217,14 @@ def list_transactions(arguments: argparse.Namespace) -> None:
             )
             for transaction in listed
         ]
-        print_table(("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR"), rows)
+        narrowed = arguments.names or arguments.state or arguments.producer_id or arguments.open_longer_than
+        print_table(
+            ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR"),
+            rows,
+            spare=("COORDINATOR",),
+            empty="" if failures else none_of("transactional ids", asked=bool(narrowed)),
+            wide=arguments.output == "wide",
+        )
     raise_refusals(failures)
 
 
@@ -232,8 +240,16 @@ def describe(arguments: argparse.Namespace) -> None:
     if arguments.output == "json":
         print_json([_as_json(transaction, summary=arguments.summary) for transaction in found])
     elif arguments.summary:
-        print_table([label for label, _ in _LABELS], [_summary(transaction) for transaction in found])
+        print_table(
+            [label for label, _ in _LABELS],
+            [_summary(transaction) for transaction in found],
+            spare=("COORDINATOR", "TIMEOUT-MS", "APP-VERSION", "PRODUCER-EPOCH", "STARTED", "PARTITIONS"),
+            empty="" if failures else none_of("transactional ids"),
+            wide=arguments.output == "wide",
+        )
     else:
+        if not found and not failures:
+            note(none_of("transactional ids"))
         for number, transaction in enumerate(found):
             if number:
                 say()
@@ -280,7 +296,7 @@ def delete(arguments: argparse.Namespace) -> None:
 
     names, unlisted = run_client(_named(arguments))
     raise_refusals(unlisted)
-    what = "transactional id" if len(names) == 1 else f"{len(names)} transactional ids"
+    what = counted(len(names), "transactional id")
     listed = ", ".join(names)
     confirm(f"Delete {what}, and forget the application versions committed: {listed}?", yes=arguments.yes)
     failures = run_client(_delete_all(arguments, names))
@@ -289,7 +305,7 @@ def delete(arguments: argparse.Namespace) -> None:
         if arguments.output == "json":
             print_json([{"transactional_id": name, "result": result} for name, result in results])
         else:
-            print_table(("TRANSACTIONAL-ID", "RESULT"), results)
+            print_table(("TRANSACTIONAL-ID", "RESULT"), [(name, state(result)) for name, result in results])
     if failures:
         raise CommandFailed("; ".join(refusal(error) for error in failures.values()))
 
@@ -321,9 +337,10 @@ def _summary(transaction: TransactionDescription) -> list[object]:
 
 
 def _print(transaction: TransactionDescription) -> None:
-    for (label, _), value in zip(_LABELS, _summary(transaction), strict=True):
-        say(f"{label:<17}{value}")
+    labels = [label for label, _ in _LABELS]
+    print_fields(list(zip(labels, _summary(transaction), strict=True)))
     if transaction.partitions:
+        separate()
         print_table(("TOPIC", "PARTITION"), transaction.partitions)
 
 
@@ -410,10 +427,13 @@ async def _describe(arguments: argparse.Namespace) -> tuple[Described, Failures]
     """Return the descriptions of the named transactional ids, or of all ids, and the errors of brokers that returned no
     list."""
     from ...client.admin import Admin
+    from ...protocol.errors import KafkaError
 
     names, failures = await _named(arguments)
     async with Admin(**connection_of(arguments)) as admin:
-        return await admin.describe_transactions(names), failures
+        described = await admin.describe_transactions(names)
+        refused = {name: why for name, why in described.items() if isinstance(why, KafkaError)}
+        return described | await _with_nearest_names(admin, refused), failures
 
 
 async def _named(arguments: argparse.Namespace) -> tuple[list[str], Failures]:
@@ -471,7 +491,14 @@ async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[s
     from ...client.admin import Admin
 
     async with Admin(**connection_of(arguments)) as admin:
-        return await _refused(admin.delete_transactional_id, names)
+        return await _with_nearest_names(admin, await _refused(admin.delete_transactional_id, names))
+
+
+async def _with_nearest_names(admin: Admin, refused: dict[str, KafkaError]) -> dict[str, KafkaError]:
+    """Return the errors by id, where a missing id is named with the nearest existing one."""
+    from ..missing_names import with_nearest_name
+
+    return {name: await with_nearest_name(admin, [name], error) for name, error in refused.items()}
 
 
 async def _refused(act: Callable[[str], Awaitable[None]], names: list[str]) -> dict[str, KafkaError]:

@@ -31,6 +31,7 @@ from ...protocol.settings.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
 from ..files import write_atomically
 from ..nodes.java_properties import written
+from ..terminal.text import counted
 from .ports import HOST, free_ports, reserve
 from .reach import KEYS_OF_TWO_LISTENERS, Reach, changed, host_port
 from .security import ClusterSecurity
@@ -321,11 +322,11 @@ def open_layout(
     known = _read(directory) or ClusterLayout(directory, secrets.token_urlsafe(16))
     if known.quorum and quorum not in (None, len(known.quorum)):
         raise UsageError(
-            f"{directory} holds {len(known.quorum)} quorum nodes: give --quorum {len(known.quorum)}"
+            f"{directory} holds {counted(len(known.quorum), 'quorum node')}: give --quorum {len(known.quorum)}"
         )
     if known.brokers and brokers is not None and brokers < len(known.brokers):
         raise UsageError(
-            f"{directory} holds {len(known.brokers)} brokers: give --brokers {len(known.brokers)} or more"
+            f"{directory} holds {counted(len(known.brokers), 'broker')}: give --brokers {len(known.brokers)} or more"
         )
     if protocol is not None:
         if known.quorum and protocol is not known.protocol:

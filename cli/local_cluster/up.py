@@ -21,7 +21,7 @@ from ..nodes.child_processes import describe_exit
 from ..nodes.config_providers import has_reference, resolve
 from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
-from ..terminal.text import note, say
+from ..terminal.text import counted, note, say
 from .console import CHANGES, READS, LocalConsole
 from .layout import (
     OWN_KEYS,
@@ -267,9 +267,8 @@ def _run_processes(layout: ClusterLayout, first_users: list[str], console: Local
         _wait_until_ready(layout, supervisor)
         if not supervisor.stopping:
             publish(layout, supervisor.environment, supervisor.directory, supervisor.process)
-            _say(
-                f"{len(layout.brokers)} brokers, {len(layout.quorum)} quorum nodes run; Control-C stops them"
-            )
+            brokers = counted(len(layout.brokers), "broker")
+            _say(f"{brokers}, {counted(len(layout.quorum), 'quorum node')} run; Control-C stops them")
             if console is not None:
                 console.start(supervisor.environment, supervisor.directory)
         while not supervisor.stopping:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import sys
 
+from .shades import Shaded, has_colours, painted
+
 _DIRECTIONS = "\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that reverse the direction of text, so that it appears in another order."""
 _LINES = "\u2028\u2029"
@@ -38,9 +40,20 @@ def json_escaped(text: str) -> str:
     return _CONTROLS_IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun in singular or plural: `1 partition`, `1,204 records`."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def shown(value: object) -> str:
+    """Return a value as standard output has it: on a terminal made safe, and in its colour."""
+    text = visible(str(value)) if sys.stdout.isatty() else str(value)
+    return painted(text, value.shade) if isinstance(value, Shaded) and has_colours(sys.stdout) else text
+
+
 def say(text: object = "", *, flush: bool = False) -> None:
     """Print a line on standard output, made safe for a terminal."""
-    sys.stdout.write((visible(str(text)) if sys.stdout.isatty() else str(text)) + "\n")
+    sys.stdout.write(shown(text) + "\n")
     if flush:
         sys.stdout.flush()
 

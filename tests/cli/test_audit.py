@@ -85,8 +85,8 @@ def test_what_is_not_judged_is_not_complete() -> None:
     assert remarks(
         Audit([still_open, expired], {"copies": "there is no tier to compare 'producer' with"})
     ) == [
-        "1 of 2 buckets are open: they are judged once they are over for as long as --grace says",
-        "1 of 2 buckets are expired: of their records some may have been deleted from the log",
+        "1 of 2 buckets is open: judged after the end and the time of --grace",
+        "1 of 2 buckets is expired: some records may have been deleted from the log",
         "not compared: copies: there is no tier to compare 'producer' with",
     ]
 

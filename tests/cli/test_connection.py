@@ -158,6 +158,8 @@ def test_a_profile_is_kept_where_only_its_owner_reads_it(
     run("profile", "delete", "prod")
     assert json.loads(file.read_text()) == {"chosen": None, "profiles": {}}
     capsys.readouterr()
+    run("profile", "list")
+    assert "There are no profiles." in capsys.readouterr().err
     file.chmod(0o640)
     run("profile", "list")
     assert "others may read" in capsys.readouterr().err

@@ -85,7 +85,7 @@ def test_brokers_can_be_added_and_nothing_taken_away(tmp_path: Path) -> None:
     assert [member.id for member in more.brokers] == [1, 2, 3]
     with pytest.raises(UsageError, match="holds 3 brokers"):
         opened(tmp_path, brokers=2)
-    with pytest.raises(UsageError, match="holds 1 quorum nodes"):
+    with pytest.raises(UsageError, match="holds 1 quorum node: give --quorum 1"):
         opened(tmp_path, quorum=3)
 
 

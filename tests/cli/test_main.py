@@ -170,7 +170,7 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         (("config", "get", "broker", "one"), "a broker goes by its id, or by 'all'; not 'one'"),
         (("config", "set", "topic", "t", "x"), "config set takes key=value, not 'x'"),
         (("quota", "set", "producer_byte_rate=1"), "whose limit? Name a --user, --client-id or --ip"),
-        (("quota", "set", "--user", "u", "producer_byte_rate=fast"), "quota set takes numbers"),
+        (("quota", "set", "--user", "u", "request_percentage=half"), "quota set takes numbers"),
         (("txn", "list", "--state", "ongoing"), "no 'ongoing'; did you mean 'Ongoing'?"),
         (
             ("txn", "list", "--open-longer-than", "long"),

@@ -402,7 +402,7 @@ def test_offsets_that_no_broker_can_tell_are_named_and_accepted(
     assert main(["mirror", "resume", "west", "--accept-gap"]) == 0
     captured = capsys.readouterr()
     assert captured.err == f"{loss} (no broker that has them is there)\n"
-    assert captured.out.endswith("west\tresumed, 1 faults accepted\n")
+    assert captured.out.endswith("west\tresumed, 1 fault accepted\n")
     assert cluster.actions() == [
         (MirrorAction.ACCEPT_FAULTS, [offsets_copy("west")]),
         (MirrorAction.RESUME, []),
@@ -475,7 +475,7 @@ def test_promote_tells_what_was_left_behind(cluster: Mirroring, capsys: pytest.C
             "1,234 records (12.3 kB) of the source are not copied yet, and would stay behind.",
         ),
         ([told(0), partition(1, 0)], "The number of records that are not copied yet is unknown."),
-        ([told(0, **GAP)], "1 partitions have stopped before, and miss later records."),
+        ([told(0, **GAP)], "1 partition has stopped before, and misses later records."),
     ],
 )
 def test_promote_asks_and_tells_what_would_be_lost(
@@ -542,7 +542,7 @@ def test_promote_at_a_cut_tells_what_stays_behind(
     assert main(["mirror", "promote", "west", "--at-cut"]) == 1
     said = capsys.readouterr().err
     assert "Copies end at a cut that the source reported 1,812 ms ago, or at a newer one" in said
-    assert "1 partitions have stopped before, and hold up newer cuts." in said
+    assert "1 partition has stopped before, and holds up newer cuts." in said
     assert not cluster.asked
     assert main(["mirror", "promote", "west", "--at-cut", "--yes"]) == 0
     assert cluster.actions() == [(MirrorAction.PROMOTE_AT_CUT, [])]
@@ -564,7 +564,7 @@ def test_without_a_cut_nobody_is_asked_and_nothing_is_done(
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
-        (["resume", "west", "--accept-gap"], "Resume 1 partitions without the lost records? [y/N]"),
+        (["resume", "west", "--accept-gap"], "Resume 1 partition without the lost records? [y/N]"),
         (["delete", "west"], "Delete mirror west? Its topics stay. [y/N]"),
     ],
 )

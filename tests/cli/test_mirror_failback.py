@@ -84,7 +84,7 @@ def test_failback_discards_what_a_person_has_seen(
     failing_back(cluster, 7)
     monkeypatch.setattr("sys.stdin", Person("n\n"))
     assert main([*FAILBACK, "--discard"]) == 1
-    assert "7 that are only here are deleted for good. [y/N]" in capsys.readouterr().err
+    assert "7 records that are only here are deleted for good. [y/N]" in capsys.readouterr().err
     assert all(
         request.validate_only for request in cluster.asked if isinstance(request, FailBackMirrorRequest)
     )

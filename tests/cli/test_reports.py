@@ -13,6 +13,7 @@ from ottla.cli.commands import quota
 from ottla.cli.commands.bench.measurements import PhaseResult, percentile
 from ottla.cli.commands.cluster.health import assess
 from ottla.cli.commands.cluster.moves import Move, as_plan, parse_plan
+from ottla.cli.commands.cluster.reassign import check_brokers
 from ottla.cli.commands.group.delete import named
 from ottla.cli.commands.group.seek import parse_offsets, parse_target
 from ottla.cli.commands.group.show import wanted
@@ -140,6 +141,12 @@ def test_plans_are_kafkas_json() -> None:
     assert parse_plan(json.dumps(written), "f") == {A0: [3, 1]}
 
 
+def test_brokers_of_a_plan_exist() -> None:
+    check_brokers({A0: [1, 2], A1: [2]}, {1, 2, 3})
+    with pytest.raises(CommandFailed, match="a-1: there is no broker 9; there are 1,2,3"):
+        check_brokers({A0: [1, 2], A1: [2, 9]}, {1, 2, 3})
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -170,6 +177,7 @@ def test_entities_of_quotas() -> None:
     defaults = {"default_user": True, "default_client_id": False, "default_ip": False}
     assert entity_of(argparse.Namespace(**fields, **defaults)) == {"user": None, "client-id": "c"}
     assert numbers_of(["a=1", "b=0.5"]) == {"a": 1.0, "b": 0.5}
+    assert numbers_of(["producer_byte_rate=10MB"]) == {"producer_byte_rate": 10_000_000}
 
 
 LIMITS = {"a": 10737418240.0, "b": 1234567890123.0, "c": 12345678.5, "d": 1e-7, "e": 1e22, "f": 0.25}

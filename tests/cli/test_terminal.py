@@ -19,7 +19,9 @@ from ottla.cli.nodes.logs import KeyValueFormatter
 from ottla.cli.terminal.json_records import json_line
 from ottla.cli.terminal.output import print_json, print_table
 from ottla.cli.terminal.record_format import formatter
+from ottla.cli.terminal.shades import Shade, Shaded
 from ottla.cli.terminal.text import (
+    counted,
     json_escaped,
     note,
     say,
@@ -68,6 +70,18 @@ def noted() -> str:
 
 
 @either
+def test_lines_may_have_a_colour(
+    is_terminal: bool, to: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    to(is_terminal)
+    say(Shaded(NASTY, Shade.BAD))
+    assert printed() == (f"\x1b[31m{SHOWN}\x1b[0m\n" if is_terminal else f"{NASTY}\n")
+
+
+@either
 def test_lines_and_notes(is_terminal: bool, to: Callable[[bool], None]) -> None:
     to(is_terminal)
     say(NASTY)
@@ -105,6 +119,15 @@ def test_progress_shows_on_terminals_alone(is_terminal: bool, to: Callable[[bool
     to(is_terminal)
     show_progress(f"1/2 {NASTY}")
     assert noted() == (f"\r\x1b[K1/2 {SHOWN}" if is_terminal else "")
+
+
+def test_numbers_with_their_nouns() -> None:
+    assert [counted(number, "partition") for number in (0, 1, 1204)] == [
+        "0 partitions",
+        "1 partition",
+        "1,204 partitions",
+    ]
+    assert counted(2, "copy", "copies") == "2 copies"
 
 
 RECORD = ConsumerRecord("t", 1, 5, 0, b"k\x1b]0;title\x07", b"v\xff\x9b\nline\ttab", (("h\x1b", b"\x1b"),))

@@ -58,7 +58,7 @@ def test_topics(ottla: Run, name: str) -> None:
     (described,) = ottla("topic", "describe", name, "-o", "json")
     assert offsets(described["partitions"], "high_watermark") == [10, 20, 0]
     assert described["partitions"][1]["size_bytes"] > 0
-    assert {one["state"] for one in described["partitions"]} == {"ok"}
+    assert {one["state"] for one in described["partitions"]} == {"healthy"}
     ottla("topic", "alter", name, "--set", "retention.ms=86400000", "--set", "min.insync.replicas=1")
     # Another broker may be asked, which hears of it a moment later.
     wait_until(lambda: "retention.ms\t86400000\ttopic" in ottla("topic", "describe", name), "the new setting")
@@ -178,7 +178,7 @@ def test_a_group_with_members_stays_where_it_is(ottla: Run, name: str, bootstrap
         assert member["client_id"] == "member-of-test"
         assert sorted(partition for _, partition in member["partitions"]) == [0, 1, 2]
         assert "member-of-test" in ottla("group", "describe", group)
-        assert "with 1 members: stop them first" in ottla("group", "seek", group, "--to", "end", code=1)
+        assert "with 1 member: stop them first" in ottla("group", "seek", group, "--to", "end", code=1)
         assert "NON_EMPTY_GROUP" in ottla("group", "delete", group, code=1)
         consumer.commit(offsets=[TopicPartition(name, 0, 1)], asynchronous=False)
         kept = ottla("group", "delete", group, "--topic", f"{name}:0", code=1)
@@ -218,8 +218,8 @@ def test_the_cluster(ottla: Run, name: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     entry = {"topic": name, "partition": 0, "replicas": [home, away]}
     plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
-    assert "1 moves done" in ottla("cluster", "reassign", str(plan))
-    assert "nothing moves" in ottla("cluster", "reassign", "--list")
+    assert "1 move done" in ottla("cluster", "reassign", str(plan))
+    assert ottla("cluster", "reassign", "--list") == "TOPIC\tPARTITION\tREPLICAS\tADDING\tREMOVING\n"
     (described,) = ottla("topic", "describe", name, "-o", "json")
     assert described["partitions"][0]["replicas"] == [home, away]
     assert not [key for key, one in described["configs"].items() if "throttled" in key and one["value"]]
@@ -245,7 +245,7 @@ def test_the_cluster(ottla: Run, name: str, tmp_path: Path) -> None:
         (("config", "get", "topic", "nowhere"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (("config", "get", "broker", "99"), "broker 99"),
         (("quota", "set", "--user", "u", "no_such_rate=1"), "INVALID_REQUEST"),
-        (("cluster", "decommission", "99"), "broker 99"),
+        (("cluster", "decommission", "99"), "there is no broker 99; there are 1,2"),
         (("consume", "nowhere", "-e"), "there is no topic 'nowhere'"),
         (("produce", "a/b"), "a/b"),
     ],
@@ -254,8 +254,55 @@ def test_what_cannot_be_is_one_line(ottla: Run, words: tuple[str, ...], message:
     assert message in ottla(*words, code=1, data="x\n")
 
 
+def test_names_that_are_nearly_right(ottla: Run, name: str) -> None:
+    near, group = name[:-1], f"g-{name}"
+    ottla("consume", name, "-g", group, "-c", "1")
+    for words, meant in (
+        (("topic", "delete", near, "--yes"), name),
+        (("topic", "alter", near, "--set", "retention.ms=3600000"), name),
+        (("topic", "add-partitions", near, "--to", "9"), name),
+        (("topic", "alter", name, "--unset", "retention.mss"), "retention.ms"),
+        (("config", "get", "topic", near), name),
+        (("config", "set", "topic", near, "retention.ms=3600000"), name),
+        (("config", "unset", "topic", name, "retention.mss"), "retention.ms"),
+        (("group", "describe", group[:-1]), group),
+        (("group", "delete", group[:-1]), group),
+        (("group", "seek", group[:-1], "--to", "end"), group),
+        (("quota", "set", "--user", "u", "producer_byte_rat=1"), "producer_byte_rate"),
+        (("quota", "unset", "--user", "u", "producer_byte_rat"), "producer_byte_rate"),
+    ):
+        assert f"did you mean {meant!r}?" in ottla(*words, code=1)
+
+
+def test_units_of_settings(ottla: Run, name: str) -> None:
+    ottla("topic", "alter", name, "--set", "retention.ms=7d", "--set", "retention.bytes=50MB")
+    (described,) = ottla("topic", "describe", name, "-o", "json")
+    values = {key: entry["value"] for key, entry in described["configs"].items()}
+    assert (values["retention.ms"], values["retention.bytes"]) == ("604800000", "50000000")
+    assert "retention.ms takes milliseconds, such as 7d or 604800000, not '5MB'" in ottla(
+        "config", "set", "topic", name, "retention.ms=5MB", code=2
+    )
+
+
+def test_nothing_is_said_in_words(ottla: Run, bootstrap: str) -> None:
+    for words, sentence in (
+        ("group list --state Dead", "There are no such groups."),
+        ("txn list --producer-id 987654321", "There are no such transactional ids."),
+        ("txn find-hanging", "There are no hanging transactions."),
+        ("quota list --user nobody", "There are no such quotas."),
+        ("mirror list", "There are no mirrors."),
+        ("cluster reassign --list", "No partition is being reassigned."),
+    ):
+        done = run_ottla(*words.split(), environ={**os.environ, "OTTLA_BOOTSTRAP": bootstrap})
+        assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, f"{sentence}\n", 1)
+        assert ottla(*words.split(), "-o", "json") == []
+
+
 def test_moves_that_make_no_sense(ottla: Run, name: str) -> None:
-    for replicas, message in (("99", "INVALID_REPLICA_ASSIGNMENT"), ("1,1", "names a broker twice")):
+    for replicas, message in (
+        ("1,99", "there is no broker 99; there are 1,2"),
+        ("1,1", "names a broker twice"),
+    ):
         code = 2 if "twice" in message else 1
         words = ("cluster", "reassign", "--topic", f"{name}:0", "--replicas", replicas)
         assert message in ottla(*words, code=code)

@@ -111,7 +111,7 @@ def test_a_lag_that_is_not_known_is_marked(ottla: Run) -> None:
 
 def test_a_size_that_is_not_known_is_marked(ottla: Run) -> None:
     first, *_ = ottla("topic", "describe", "t", "--no-configs").splitlines()
-    assert first.startswith("t: 2 partitions, 1 replicas each, ")
+    assert first.startswith("t: 2 partitions, 1 replica each, ")
     assert first.endswith(" B+")
 
 

@@ -98,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ....client.auditing.verdicts import has_gaps, verdict
     from ...run_client import run_client
     from ...terminal.output import print_json, print_table
+    from ...terminal.shades import state
     from .output import as_json, columns_and_rows, remarks
     from .reading import AuditQuestion, audit
 
@@ -128,7 +129,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(as_json(found))
     else:
-        print_table(*columns_and_rows(found.rows))
+        columns, rows = columns_and_rows(found.rows)
+        shaded = [[*cells, state(str(word))] for *cells, word in rows]
+        print_table(columns, shaded, spare=("PERCENT",), wide=arguments.output == "wide")
         for line in (*remarks(found), verdict(found.rows)):
             say(line)
     return int(has_gaps(found.rows))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....client.auditing.comparison import Row
 from ....client.auditing.verdicts import COMPLETE, bucket_text, surplus, verdict
+from ...terminal.text import counted
 from .reading import Audit
 
 NONE = "-"
@@ -71,11 +72,12 @@ def remarks(found: Audit) -> list[str]:
     compared."""
     lines = [remark] if (remark := surplus(found.rows)) else []
     for state, why in (
-        ("open", "open: they are judged once they are over for as long as --grace says"),
-        ("expired", "expired: of their records some may have been deleted from the log"),
+        ("open", "open: judged after the end and the time of --grace"),
+        ("expired", "expired: some records may have been deleted from the log"),
     ):
         if count := sum(row.state == state for row in found.rows):
-            lines.append(f"{count} of {len(found.rows)} buckets are {why}")
+            verb = "is" if count == 1 else "are"
+            lines.append(f"{count} of {counted(len(found.rows), 'bucket')} {verb} {why}")
     lines += [f"not compared: {topic}: {why}" for topic, why in found.not_compared.items()]
     return lines
 

@@ -10,6 +10,7 @@ from ....protocol.errors import KafkaError
 from ...connection.precedence import connection_of
 from ...run_client import raise_refusals, run_client
 from ...terminal.output import bytes_text, print_json, print_table
+from ...terminal.shades import Shade, Shaded, state
 
 
 def disks(arguments: argparse.Namespace) -> None:
@@ -29,7 +30,7 @@ def disks(arguments: argparse.Namespace) -> None:
                 (
                     broker,
                     folder.path,
-                    "ok" if folder.error is None else folder.error.code.name,
+                    state("healthy") if folder.error is None else Shaded(folder.error.code.name, Shade.BAD),
                     len(folder.replicas),
                     bytes_text(sum(folder.replicas.values())),
                     bytes_text(folder.usable_bytes) if folder.usable_bytes >= 0 else "-",
@@ -37,6 +38,8 @@ def disks(arguments: argparse.Namespace) -> None:
                 )
                 for broker, folder in folders
             ],
+            spare=("VOLUME", "REPLICAS"),
+            wide=arguments.output == "wide",
         )
     raise_refusals(
         {f"broker {broker}": answer for broker, answer in found.items() if isinstance(answer, KafkaError)}

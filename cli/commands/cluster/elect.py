@@ -12,7 +12,7 @@ from ...connection.precedence import connection_of
 from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
-from ...terminal.text import say
+from ...terminal.shades import state
 
 
 def elect(arguments: argparse.Namespace) -> None:
@@ -28,10 +28,13 @@ def elect(arguments: argparse.Namespace) -> None:
     rows = [(*partition, _result(error)) for partition, error in sorted(results.items())]
     if arguments.output == "json":
         print_json([{"topic": topic, "partition": index, "result": word} for topic, index, word in rows])
-    elif rows:
-        print_table(("TOPIC", "PARTITION", "RESULT"), rows)
     else:
-        say("nothing to elect")
+        print_table(
+            ("TOPIC", "PARTITION", "RESULT"),
+            [(topic, index, state(word)) for topic, index, word in rows],
+            empty="There is nothing to elect.",
+            wide=arguments.output == "wide",
+        )
     raise_refusals(
         {
             f"{partition[0]}-{partition[1]}": e

@@ -20,7 +20,7 @@ from ...failures import CommandFailed
 from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, numbers, print_json, print_table
-from ...terminal.text import note, say
+from ...terminal.text import counted, note, say
 
 LOOK_AGAIN_S = 0.3
 
@@ -90,7 +90,7 @@ def carry_moves_out(arguments: argparse.Namespace, moves: Moves) -> None:
     if arguments.dry_run or not moves:
         return
     copied = bytes_text(sum(move.bytes_moved for move in moves.values()))
-    confirm(f"Move {len(moves)} partitions, copying {copied}?", yes=arguments.yes)
+    confirm(f"Move {counted(len(moves), 'partition')}, copying {copied}?", yes=arguments.yes)
     try:
         run_client(_begin(arguments, moves, throttle))
         if not arguments.no_wait:
@@ -104,7 +104,7 @@ def carry_moves_out(arguments: argparse.Namespace, moves: Moves) -> None:
         raise
     word = "begun" if arguments.no_wait else "done"
     if arguments.output != "json":
-        say(f"{len(moves)} moves {word}")
+        say(f"{counted(len(moves), 'move')} {word}")
     if throttle and arguments.no_wait:
         note("the throttle stays until 'ottla cluster reassign --unthrottle'")
 
@@ -113,16 +113,20 @@ def _show_plan(arguments: argparse.Namespace, moves: Moves) -> None:
     if arguments.output == "json":
         print_json(as_plan(moves))
         return
-    if not moves:
-        say("nothing has to move")
-        return
     rows = [
         (*partition, numbers(move.before), numbers(move.after), bytes_text(move.bytes_moved))
         for partition, move in sorted(moves.items())
     ]
-    print_table(("TOPIC", "PARTITION", "REPLICAS", "NEW-REPLICAS", "TO-COPY"), rows)
-    total = sum(move.bytes_moved for move in moves.values())
-    say(f"{len(moves)} partitions change, {bytes_text(total)} to copy")
+    print_table(
+        ("TOPIC", "PARTITION", "REPLICAS", "NEW-REPLICAS", "TO-COPY"),
+        rows,
+        empty="No replica has to move.",
+        wide=arguments.output == "wide",
+    )
+    if moves:
+        total = sum(move.bytes_moved for move in moves.values())
+        verb = "changes" if len(moves) == 1 else "change"
+        say(f"{counted(len(moves), 'partition')} {verb}, {bytes_text(total)} to copy")
 
 
 async def _begin(arguments: argparse.Namespace, moves: Moves, throttle: int | None) -> None:

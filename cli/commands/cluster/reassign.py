@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection, Mapping, Sequence
 
 from ....client.admin import Admin, OngoingReassignment
 from ....client.records import TopicPartition
@@ -12,7 +13,7 @@ from ...failures import CommandFailed, UsageError
 from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import numbers, print_json, print_table
-from ...terminal.text import say
+from ...terminal.text import counted, say
 from .moves import Move, Moves, carry_moves_out, read_plan
 
 
@@ -43,6 +44,8 @@ async def _moves(arguments: argparse.Namespace) -> Moves:
             plan = {
                 TopicPartition(*partition): after for partition in named_partitions(arguments.topic, existing)
             }
+        cluster = await admin.describe_cluster()
+        check_brokers(plan, {broker.id for broker in cluster.brokers} | set(cluster.fenced))
         moves: Moves = {}
         sizes = await admin.partition_sizes(plan)
         for partition, replicas in plan.items():
@@ -54,6 +57,16 @@ async def _moves(arguments: argparse.Namespace) -> Moves:
             copies = sum(broker_id not in info.replicas for broker_id in replicas)
             moves[partition] = Move(info.replicas, tuple(replicas), copies * sizes.get(partition, 0))
     return moves
+
+
+def check_brokers(plan: Mapping[TopicPartition, Sequence[int]], registered: Collection[int]) -> None:
+    """Raise CommandFailed if the plan names a broker that is not registered."""
+    for partition, replicas in plan.items():
+        if absent := [broker_id for broker_id in replicas if broker_id not in registered]:
+            raise CommandFailed(
+                f"{partition.topic}-{partition.partition}: there is no broker {numbers(absent)}; "
+                f"there are {numbers(sorted(registered))}"
+            )
 
 
 async def _ongoing(arguments: argparse.Namespace) -> dict[TopicPartition, OngoingReassignment]:
@@ -76,14 +89,17 @@ def _show(arguments: argparse.Namespace, ongoing: dict[TopicPartition, OngoingRe
                 for partition, move in ongoing.items()
             ]
         )
-    elif not ongoing:
-        say("nothing moves")
     else:
         rows = [
             (*partition, numbers(move.replicas), numbers(move.adding), numbers(move.removing))
             for partition, move in ongoing.items()
         ]
-        print_table(("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"), rows)
+        print_table(
+            ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"),
+            rows,
+            empty="No partition is being reassigned.",
+            wide=arguments.output == "wide",
+        )
 
 
 def _cancel(arguments: argparse.Namespace) -> None:
@@ -98,10 +114,10 @@ def _cancel(arguments: argparse.Namespace) -> None:
     _show(arguments, chosen)
     if not chosen or arguments.dry_run:
         return
-    confirm(f"Cancel {len(chosen)} moves?", yes=arguments.yes)
+    confirm(f"Cancel {counted(len(chosen), 'move')}?", yes=arguments.yes)
     run_client(_cancel_all(arguments, list(chosen)))
     if arguments.output != "json":
-        say(f"{len(chosen)} moves cancelled")
+        say(f"{counted(len(chosen), 'move')} cancelled")
 
 
 async def _named(arguments: argparse.Namespace) -> list[TopicPartition]:

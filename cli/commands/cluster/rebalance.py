@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ....client.admin import Admin, ClusterDescription
 from ....client.admin.reassignment_plan import NoPlan, plan
@@ -64,6 +64,8 @@ async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[
         for partition in topic.partitions.values()
     }
     live = {broker.id: broker.rack for broker in cluster.brokers}
+    if leaving is not None:
+        _refuse_unknown(replicas.values(), cluster, leaving)
     _refuse_others_down(topics, cluster, leaving)
     costs: dict[tuple[str, int], int] = {
         (partition.topic, partition.partition): size for partition, size in sizes.items()
@@ -78,6 +80,13 @@ async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[
         for key, move in found.moves.items()
     }
     return moves, leaving in live
+
+
+def _refuse_unknown(replicas: Iterable[Sequence[int]], cluster: ClusterDescription, broker_id: int) -> None:
+    """Raise CommandFailed if a broker is neither registered nor holds a replica."""
+    registered = {broker.id for broker in cluster.brokers} | set(cluster.fenced)
+    if broker_id not in registered and not any(broker_id in placed for placed in replicas):
+        raise CommandFailed(f"there is no broker {broker_id}; there are {numbers(sorted(registered))}")
 
 
 def _refuse_others_down(topics: list[TopicInfo], cluster: ClusterDescription, leaving: int | None) -> None:

@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 
 from ....client.admin import Admin
 from ....client.records import TopicPartition
-from ....protocol.errors import KafkaError
 from ...arguments.selection import select, topic_partitions
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed
+from ...missing_names import refusal_of_names
 from ...run_client import refusal, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
+from ...terminal.shades import state
+from ...terminal.text import counted
 
-Settled = list[tuple[str, KafkaError | None]]
+Settled = list[tuple[str, str]]
+"""Results by what was deleted: the text of the refusal, empty for a success."""
 
 
 def delete(arguments: argparse.Namespace) -> None:
@@ -27,16 +30,16 @@ def delete(arguments: argparse.Namespace) -> None:
         confirm(f"Delete the offsets of {', '.join(arguments.topic)} in {listed}?", yes=arguments.yes)
         settled = run_client(_delete_offsets(arguments, names, topics))
     else:
-        what = "group" if len(names) == 1 else f"{len(names)} groups"
-        confirm(f"Delete {what} with all offsets: {listed}?", yes=arguments.yes)
+        what = f"{counted(len(names), 'group')} with all offsets: {listed}"
+        confirm(f"Delete {what}?", yes=arguments.yes)
         settled = run_client(_delete_groups(arguments, names))
-    results = [(what, "deleted" if error is None else "failed") for what, error in settled]
-    failures = [refusal(error) for _, error in settled if error is not None]
+    results = [(what, "failed" if why else "deleted") for what, why in settled]
+    failures = [why for _, why in settled if why]
     if len(failures) < len(results):
         if arguments.output == "json":
             print_json([{"group": what, "result": result} for what, result in results])
         else:
-            print_table(("GROUP", "RESULT"), results)
+            print_table(("GROUP", "RESULT"), [(what, state(result)) for what, result in results])
     if failures:
         raise CommandFailed("; ".join(failures))
 
@@ -63,7 +66,11 @@ async def _names(arguments: argparse.Namespace) -> list[str]:
 
 async def _delete_groups(arguments: argparse.Namespace, names: list[str]) -> Settled:
     async with Admin(**connection_of(arguments)) as admin:
-        return list((await admin.delete_groups(names)).items())
+        answers = await admin.delete_groups(names)
+        return [
+            (name, "" if error is None else await refusal_of_names(admin, [name], error))
+            for name, error in answers.items()
+        ]
 
 
 async def _delete_offsets(
@@ -83,7 +90,7 @@ async def _delete_offsets(
         for name, partitions in chosen.items():
             answers = await admin.delete_offsets(name, partitions)
             settled += [
-                (f"{name} {partition.topic}-{partition.partition}", error)
+                (f"{name} {partition.topic}-{partition.partition}", "" if error is None else refusal(error))
                 for partition, error in answers.items()
             ]
     return settled

@@ -11,6 +11,7 @@ from pathlib import Path
 from ....client.admin import Admin
 from ....client.admin.group_seek import CannotSeek, Offsets, Target, check_has_no_members, offsets_after
 from ....client.records import TopicPartition
+from ....protocol.nearest import nearest
 from ...arguments.selection import named_partitions, partition_offsets, timestamp_ms
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
@@ -77,7 +78,8 @@ def seek(arguments: argparse.Namespace) -> None:
         )
     else:
         shown = [(topic, index, "-" if old is None else old, new) for topic, index, old, new in rows]
-        print_table(("TOPIC", "PARTITION", "PRIOR-OFFSET", "CURRENT-OFFSET"), shown)
+        columns = ("TOPIC", "PARTITION", "PRIOR-OFFSET", "CURRENT-OFFSET")
+        print_table(columns, shown, wide=arguments.output == "wide")
 
 
 def _read(name: str) -> Offsets:
@@ -131,7 +133,9 @@ async def _partitions(admin: Admin, arguments: argparse.Namespace, known: Offset
     """Return the partitions named by `--topic`, or else the partitions with committed offsets (`known`)."""
     if not arguments.topic:
         if not known:
-            raise CommandFailed(f"group {arguments.group!r} keeps no offsets: name topics with --topic")
+            meant = nearest(arguments.group, [group.group_id for group in await admin.list_groups()])
+            hint = f"; did you mean {meant!r}?" if meant else ""
+            raise CommandFailed(f"group {arguments.group!r} keeps no offsets: name topics with --topic{hint}")
         return sorted(known)
     names = [text.partition("=")[0] for text in arguments.topic]
     return [TopicPartition(*partition) for partition in named_partitions(names, await _existing(admin))]

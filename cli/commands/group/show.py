@@ -12,12 +12,26 @@ from ....client.admin.group_lag import GroupReport, PartitionLag, report
 from ....protocol.errors import KafkaError
 from ...arguments.selection import select
 from ...connection.precedence import connection_of
+from ...failures import CommandFailed
+from ...missing_names import refusal_of_names
 from ...run_client import raise_refusals, run_client
-from ...terminal.output import print_json, print_table
-from ...terminal.text import say
+from ...terminal.output import none_of, print_fields, print_json, print_table, separate
+from ...terminal.shades import Shade, Shaded, lag, state
+from ...terminal.text import note, say
 
 PATIENCE_MS = 5_000
 """Milliseconds for which a broker that cannot list its groups yet is asked again."""
+_SUMMARY = ("GROUP", "COORDINATOR", "STATE", "TYPE", "ASSIGNOR", "MEMBERS", "TOTAL-LAG")
+_COLUMNS = (
+    "TOPIC",
+    "PARTITION",
+    "CURRENT-OFFSET",
+    "LOG-END-OFFSET",
+    "LAG",
+    "MEMBER-ID",
+    "CLIENT-ID",
+    "HOST",
+)
 DESCRIBED_TYPES = ("classic", "consumer")
 """The types of groups whose offsets are shown. Share and streams groups keep offsets differently and are only
 listed."""
@@ -37,10 +51,17 @@ def list_groups(arguments: argparse.Namespace) -> None:
         columns = ["group", "state", "type", "protocol", "coordinator"]
         columns += ["members", "lag"] if rows and "lag" in rows[0] else []
         for row in rows:
+            row["state"] = state(row["state"])
             if "lag" in row:
                 row["lag"] = _lag(row["lag"], row["partitions_of_unknown_lag"])
         shown = [[_shown(row[column]) for column in columns] for row in rows]
-        print_table([column.upper() for column in columns], shown)
+        print_table(
+            [column.upper() for column in columns],
+            shown,
+            spare=("PROTOCOL", "COORDINATOR", "TYPE"),
+            empty="" if failures else none_of("groups", asked=_narrows(arguments)),
+            wide=arguments.output == "wide",
+        )
     raise_refusals(failures)
 
 
@@ -51,9 +72,16 @@ def describe(arguments: argparse.Namespace) -> None:
         print_json([_as_json(group_report, arguments) for group_report in reports])
         return
     if arguments.summary:
-        columns = ("GROUP", "COORDINATOR", "STATE", "TYPE", "ASSIGNOR", "MEMBERS", "TOTAL-LAG")
-        print_table(columns, [_summary(group_report) for group_report in reports])
+        print_table(
+            _SUMMARY,
+            [_summary(group_report) for group_report in reports],
+            spare=("COORDINATOR", "ASSIGNOR", "TYPE"),
+            empty=none_of("groups"),
+            wide=arguments.output == "wide",
+        )
         return
+    if not reports:
+        note(none_of("groups"))
     for number, group_report in enumerate(reports):
         if number:
             say()
@@ -69,6 +97,12 @@ def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
         and (not types or group.type in types)
         and (arguments.protocol is None or group.protocol_type == arguments.protocol)
     )
+
+
+def _narrows(arguments: argparse.Namespace) -> bool:
+    """Return whether the options list some groups only."""
+    numbers = (arguments.protocol, arguments.min_lag, arguments.min_members)
+    return bool(arguments.state or arguments.type) or any(number is not None for number in numbers)
 
 
 def may_lag(group_report: GroupReport, least: int) -> bool:
@@ -121,7 +155,11 @@ async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:
         if arguments.regex or not names:
             known = [group.group_id for group in await admin.list_groups() if group.type in DESCRIBED_TYPES]
             names = select(known, names, "group", regex=arguments.regex)
-        return await report(admin, list(dict.fromkeys(names)))
+        wanted_names = list(dict.fromkeys(names))
+        try:
+            return await report(admin, wanted_names)
+        except KafkaError as error:
+            raise CommandFailed(await refusal_of_names(admin, wanted_names, error)) from None
 
 
 def _summary(group_report: GroupReport) -> tuple[object, ...]:
@@ -130,44 +168,33 @@ def _summary(group_report: GroupReport) -> tuple[object, ...]:
     return (
         group.group_id,
         where,
-        group.state,
+        state(group.state),
         group.type,
-        group.assignor,
+        group.assignor or "-",
         len(group.members),
         _lag(group_report.total_lag, group_report.unknown_lags),
     )
 
 
 def _print(group_report: GroupReport, arguments: argparse.Namespace) -> None:
-    name, where, state, kind, assignor, members, lag = _summary(group_report)
-    for label, value in (
-        ("GROUP", name),
-        ("COORDINATOR", where),
-        ("STATE", state),
-        ("TYPE", kind),
-        ("ASSIGNOR", assignor),
-        ("MEMBERS", members),
-        ("TOTAL-LAG", lag),
-    ):
-        say(f"{label:<12} {value}")
+    is_wide = arguments.output == "wide"
+    print_fields(list(zip(_SUMMARY, _summary(group_report), strict=True)))
+    separate()
     if arguments.lag_per_topic:
         topics, unknown = group_report.lag_by_topic(), group_report.unknown_lags_by_topic()
         print_table(
             ("TOPIC", "PARTITIONS", "LAG"),
-            [(topic, count, _lag(lag, unknown[topic])) for topic, (count, lag) in topics.items()],
+            [(topic, count, _lag(records, unknown[topic])) for topic, (count, records) in topics.items()],
+            wide=is_wide,
         )
         return
-    columns = (
-        "TOPIC",
-        "PARTITION",
-        "CURRENT-OFFSET",
-        "LOG-END-OFFSET",
-        "LAG",
-        "MEMBER-ID",
-        "CLIENT-ID",
-        "HOST",
+    print_table(
+        _COLUMNS,
+        [_row(partition) for partition in group_report.partitions],
+        spare=("MEMBER-ID", "HOST", "CLIENT-ID"),
+        empty="The group has no members and no committed offsets.",
+        wide=is_wide,
     )
-    print_table(columns, [_row(partition) for partition in group_report.partitions])
 
 
 def _row(partition_lag: PartitionLag) -> tuple[object, ...]:
@@ -177,7 +204,7 @@ def _row(partition_lag: PartitionLag) -> tuple[object, ...]:
         *partition_lag.partition,
         _shown(partition_lag.current),
         _shown(partition_lag.end),
-        _shown(partition_lag.lag),
+        _shown(lag(partition_lag.lag)),
         *owner,
     )
 
@@ -188,7 +215,9 @@ def _shown(value: object) -> object:
 
 def _lag(known: int | None, unknown: int) -> object:
     """Format a group's lag in records: the sum `known`, or `22+` if the lag of `unknown` partitions is unknown."""
-    return "-" if known is None else f"{known}+" if unknown else known
+    if known is None:
+        return "-"
+    return Shaded(f"{known}+", Shade.IMPAIRED) if unknown else lag(known)
 
 
 def _as_json(group_report: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:

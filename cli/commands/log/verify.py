@@ -17,6 +17,7 @@ from ....dataplane.log.inspection import (
 from ....protocol.errors import KafkaError
 from ...failures import CommandFailed
 from ...terminal.output import print_json, print_table
+from ...terminal.shades import faults
 from ...terminal.text import say, show_progress
 
 
@@ -50,7 +51,11 @@ def verify(arguments: argparse.Namespace) -> int:
         ]
         print_json({"ok": not problems, "logs": rows, "problems": listed})
         return 1 if problems else 0
-    print_table([name.upper().replace("_", "-") for name in rows[0]], [list(row.values()) for row in rows])
+    print_table(
+        [name.upper().replace("_", "-") for name in rows[0]],
+        [[faults(value) if name == "problems" else value for name, value in row.items()] for row in rows],
+        wide=arguments.output == "wide",
+    )
     for problem in problems:
         where = "" if problem.position is None else f" at byte {problem.position}"
         say(f"{problem.path}{where}: {problem.what}")

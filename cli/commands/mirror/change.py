@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Callable
 
 from ....client.admin import Admin, MirrorDescription
 from ....protocol.cluster.mirror_table import MirrorPhase, is_offsets_copy
+from ....protocol.errors import KafkaError
 from ...arguments.selection import missing
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
+from ...missing_names import refusal_of_names
 from ...run_client import run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, print_json, print_table
-from ...terminal.text import note, show_progress
+from ...terminal.text import counted, note, show_progress
 from .create import bandwidth_of
 from .report import Stopped, cut_as_json, fault_as_json, stopped, why_no_cut
 from .show import describe
@@ -49,7 +51,7 @@ def resume(arguments: argparse.Namespace) -> None:
         ]
         print_json({"name": arguments.name, "result": "resumed", "accepted": losses})
     else:
-        word = f"resumed, {len(accepted)} faults accepted" if arguments.accept_gap else "resumed"
+        word = f"resumed, {counted(len(accepted), 'fault')} accepted" if arguments.accept_gap else "resumed"
         print_table(("MIRROR", "RESULT"), [(arguments.name, word)])
 
 
@@ -69,8 +71,8 @@ def promote(arguments: argparse.Namespace) -> None:
     if before.phase is not MirrorPhase.PROMOTED:
         left = _left_behind_cut(before) if arguments.at_cut else _left_behind(before)
         confirm(
-            f"Promote {before.name}? Its {len(topics)} topics accept records from then on, and copying stops; "
-            f"it cannot be undone. {left}",
+            f"Promote {before.name}? Copying stops, and {counted(len(topics), 'topic')} will accept records from then "
+            f"on; it cannot be undone. {left}",
             yes=arguments.yes,
         )
 
@@ -121,18 +123,20 @@ def _to_accept(arguments: argparse.Namespace) -> list[Stopped]:
     if len(faults) > NAMED_MAX:
         note(f"and {len(faults) - NAMED_MAX} more: 'ottla mirror status {mirror.name}' names all")
     if faults:
-        confirm(f"Resume {len(faults)} partitions without the lost records?", yes=arguments.yes)
+        confirm(f"Resume {counted(len(faults), 'partition')} without the lost records?", yes=arguments.yes)
     return faults
 
 
 def _left_behind(mirror: MirrorDescription) -> str:
     """Return a sentence about the records that a promotion of the mirror leaves at the source."""
     faults = len(stopped(mirror))
-    stands = f" {faults} partitions have stopped before, and miss later records." if faults else ""
+    stands = f" {_have_stopped(faults, 'miss', 'misses')} later records." if faults else ""
     if mirror.lag is None:
         return f"The number of records that are not copied yet is unknown.{stands}"
     size = "" if mirror.lag_bytes is None else f" ({bytes_text(mirror.lag_bytes)})"
-    return f"{mirror.lag:,} records{size} of the source are not copied yet, and would stay behind.{stands}"
+    verb = "is" if mirror.lag == 1 else "are"
+    records = f"{counted(mirror.lag, 'record')}{size} of the source"
+    return f"{records} {verb} not copied yet, and would stay behind.{stands}"
 
 
 def _left_behind_cut(mirror: MirrorDescription) -> str:
@@ -145,11 +149,17 @@ def _left_behind_cut(mirror: MirrorDescription) -> str:
             f"mirror {mirror.name!r} has no cut that all copies have reached: {why_no_cut(mirror)}"
         )
     faults = len(stopped(mirror))
-    stands = f" {faults} partitions have stopped before, and hold up newer cuts." if faults else ""
+    stands = f" {_have_stopped(faults, 'hold', 'holds')} up newer cuts." if faults else ""
     return (
         f"Copies end at a cut that the source reported {mirror.cut.age_ms:,} ms ago, or at a newer one: records that "
         f"it has committed since then stay behind, even if they were copied.{stands}"
     )
+
+
+def _have_stopped(partitions: int, plural: str, singular: str) -> str:
+    """Return the beginning of a sentence about stopped partitions, which ends in the verb given in both numbers."""
+    has, verb = ("has", singular) if partitions == 1 else ("have", plural)
+    return f"{counted(partitions, 'partition')} {has} stopped before, and {verb}"
 
 
 def _one(arguments: argparse.Namespace) -> MirrorDescription:
@@ -160,7 +170,10 @@ def _one(arguments: argparse.Namespace) -> MirrorDescription:
 def _do(arguments: argparse.Namespace, ask: Callable[[Admin], Awaitable[None]]) -> None:
     async def run() -> None:
         async with Admin(**connection_of(arguments)) as admin:
-            await ask(admin)
+            try:
+                await ask(admin)
+            except KafkaError as error:
+                raise CommandFailed(await refusal_of_names(admin, [arguments.name], error)) from None
 
     run_client(run())
 

@@ -11,7 +11,7 @@ from ...connection.precedence import connection_of
 from ...run_client import run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
-from ...terminal.text import note
+from ...terminal.text import counted, note
 from .create import bandwidth_of, source_options
 
 
@@ -31,8 +31,8 @@ def failback(arguments: argparse.Namespace) -> int:
     if arguments.discard:
         found = run_client(_fail_back(arguments, options, checks=True))
         confirm(
-            f"Make {len(found.topics)} topics copies of cluster {found.source_cluster_id}? They take no more records, "
-            f"and {found.lost:,} that are only here are deleted for good.",
+            f"Copy {counted(len(found.topics), 'topic')} from cluster {found.source_cluster_id} from now on? No other "
+            f"records are taken, and {_only_here(found.lost)} {_be(found.lost)} deleted for good.",
             yes=arguments.yes,
         )
     _print(arguments, run_client(_fail_back(arguments, options, checks=False)), "copied from now on")
@@ -69,15 +69,24 @@ def _print(arguments: argparse.Namespace, found: Failback, result: str) -> None:
         for topic in found.topics
         for partition in topic.partitions
     ]
-    print_table(("TOPIC", "PARTITION", "COMMON-OFFSET", "LOG-END-OFFSET", "LOST"), rows)
+    columns = ("TOPIC", "PARTITION", "COMMON-OFFSET", "LOG-END-OFFSET", "LOST")
+    print_table(columns, rows, wide=arguments.output == "wide")
     for topic in found.topics:
         if topic.refusal is not None:
             note(f"{topic.name}: {topic.refusal.message}")
     if not found.topics:
         note("no topic here matches")
-    verb = "are" if arguments.discard and not arguments.dry_run else "would be"
+    is_done = arguments.discard and not arguments.dry_run
     if found.lost:
-        note(f"{found.lost:,} records that are only here {verb} lost")
+        note(f"{_only_here(found.lost)} {_be(found.lost) if is_done else 'would be'} lost")
+
+
+def _only_here(records: int) -> str:
+    return f"{counted(records, 'record')} that {_be(records)} only here"
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _as_json(name: str, found: Failback, result: str) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from ....client.admin import (
 )
 from ....protocol.cluster.mirror_table import FaultKind, MirrorFault, MirrorPhase, is_offsets_copy
 from ...terminal.output import bytes_text
+from ...terminal.shades import faults, lag, state
+from ...terminal.text import counted
 
 UNKNOWN: Final = "?"
 OLD_CUT_MS: Final = 10_000
@@ -46,12 +48,13 @@ class Stopped:
         place = f"{self.topic}-{self.partition}"
         if self.fault.kind is FaultKind.MADE_ANEW:
             return f"{place}: all records that were copied are deleted, and the new topic is copied from its start"
-        what = f"{self.records:,} offsets from {self.fault.first} to {self.fault.end - 1}"
         if not self.records:
             return f"{place}: nothing"
+        what = f"{counted(self.records, 'offset')} from {self.fault.first} to {self.fault.end - 1}"
+        verb = "is" if self.records == 1 else "are"
         if self.fault.kind is FaultKind.DIVERGED:
-            return f"{place}: {what} are cut off here, and copied as the source has them now"
-        return f"{place}: {what} are left out"
+            return f"{place}: {what} {verb} cut off here, and copied as the source has them now"
+        return f"{place}: {what} {verb} left out"
 
 
 def stopped(mirror: MirrorDescription, topics: Collection[str] = ()) -> list[Stopped]:
@@ -142,9 +145,9 @@ def cut_as_json(cut: MirrorCut | None) -> dict[str, int] | None:
 
 def progress(mirror: MirrorDescription) -> str:
     """Return a line about the progress of a mirror: its number of topics, and the records and bytes still to copy."""
-    lag = UNKNOWN if mirror.lag is None else f"{mirror.lag:,}"
+    left = f"{UNKNOWN} records" if mirror.lag is None else counted(mirror.lag, "record")
     size = "" if mirror.lag_bytes is None else f" ({bytes_text(mirror.lag_bytes)})"
-    return f"{mirror.name}: {len(mirror.topics)} topics, {lag} records to copy{size}"
+    return f"{mirror.name}: {counted(len(mirror.topics), 'topic')}, {left} to copy{size}"
 
 
 def shown(number: int | None) -> object:
@@ -159,11 +162,11 @@ def topic_row(mirror: MirrorDescription, topic: MirrorTopicDescription) -> tuple
     return (
         topic.name,
         len(topic.partitions),
-        state_of(mirror, topic),
-        shown(topic.lag),
+        state(state_of(mirror, topic)),
+        lag(shown(topic.lag)),
         size,
         shown(topic.behind_ms),
-        len(topic.faults),
+        faults(len(topic.faults)),
     )
 
 

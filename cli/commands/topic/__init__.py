@@ -24,7 +24,7 @@ def parser(name: str) -> CommandParser:
         "  ottla topic create orders -p 6 -r 3 --config min.insync.replicas=2\n"
         "  ottla topic list -o json\n"
         "  ottla topic describe orders\n"
-        "  ottla topic alter orders --set retention.ms=86400000\n"
+        "  ottla topic alter orders --set retention.ms=7d\n"
         "  ottla topic delete -r 'test-.*'",
     )
     add_connection(options)
@@ -94,7 +94,7 @@ def _change(actions: Actions) -> None:
         "alter",
         "change:alter",
         "Change settings of topics.",
-        "  ottla topic alter orders --set retention.ms=86400000 --set min.insync.replicas=2\n"
+        "  ottla topic alter orders --set retention.ms=7d --set min.insync.replicas=2\n"
         "  ottla topic alter orders --unset retention.ms\n"
         "  ottla topic alter -r 'orders-.*' --set cleanup.policy=compact --dry-run",
     )

@@ -7,13 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ....client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ....protocol.errors import ErrorCode, KafkaError
-from ...arguments.options import key_values
+from ...arguments.config_values import check_keys, config_values
 from ...arguments.selection import select
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
-from ...run_client import refusal, run_client
+from ...missing_names import refusal_of_names
+from ...run_client import run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
+from ...terminal.shades import state
+from ...terminal.text import counted
 
 Act = Callable[[Admin, str], Awaitable[str]]
 
@@ -25,7 +28,7 @@ def create(arguments: argparse.Namespace) -> None:
             raise UsageError(
                 f"{flag} takes 1 or more, not {number}; without it the cluster's default applies"
             )
-    configs = key_values(arguments.config, "--config")
+    configs = config_values(arguments.config, "--config")
 
     async def create_topic(admin: Admin, name: str) -> str:
         topic = NewTopic(name, arguments.partitions, arguments.replication_factor, configs=configs)
@@ -42,7 +45,7 @@ def create(arguments: argparse.Namespace) -> None:
 
 def alter(arguments: argparse.Namespace) -> None:
     """Set and unset settings of the named topics."""
-    changes: dict[str, str | None] = {**key_values(arguments.set, "--set")}
+    changes: dict[str, str | None] = {**config_values(arguments.set, "--set")}
     if not changes and not arguments.unset:
         raise UsageError("topic alter: say what to change with --set KEY=VALUE or --unset KEY")
     if both := [key for key in arguments.unset if key in changes]:
@@ -50,6 +53,9 @@ def alter(arguments: argparse.Namespace) -> None:
     changes |= dict.fromkeys(arguments.unset)
 
     async def alter_topic(admin: Admin, name: str) -> str:
+        if arguments.unset:
+            entries = await admin.describe_configs(TOPIC_RESOURCE, name)
+            check_keys(arguments.unset, [entry.name for entry in entries])
         await admin.alter_configs(TOPIC_RESOURCE, name, changes, validate_only=arguments.dry_run)
         return "checked" if arguments.dry_run else "altered"
 
@@ -65,7 +71,7 @@ def add_partitions(arguments: argparse.Namespace) -> None:
         (topic,) = await admin.describe_topics([name])
         total = arguments.to if arguments.num is None else len(topic.partitions) + arguments.num
         await admin.create_partitions(name, total, validate_only=arguments.dry_run)
-        return "checked" if arguments.dry_run else f"{total} partitions"
+        return "checked" if arguments.dry_run else counted(total, "partition")
 
     run_client(_for_each(arguments, arguments.names, grow))
 
@@ -73,7 +79,8 @@ def add_partitions(arguments: argparse.Namespace) -> None:
 def delete(arguments: argparse.Namespace) -> None:
     """Delete the named topics after a confirmation."""
     names = _named(arguments)
-    confirm(f"Delete {_count(names)} with all records: {', '.join(names)}?", yes=arguments.yes)
+    what = f"{counted(len(names), 'topic')} with all records: {', '.join(names)}"
+    confirm(f"Delete {what}?", yes=arguments.yes)
 
     async def delete_topic(admin: Admin, name: str) -> str:
         try:
@@ -102,10 +109,6 @@ def _named(arguments: argparse.Namespace) -> list[str]:
     return select(run_client(existing()), arguments.names, "topic", regex=True)
 
 
-def _count(names: Sequence[str]) -> str:
-    return "1 topic" if len(names) == 1 else f"{len(names)} topics"
-
-
 async def _for_each(arguments: argparse.Namespace, names: Sequence[str], act: Act) -> None:
     """Call `act` for every named topic, even if some fail, and print each result."""
     results: list[tuple[str, str]] = []
@@ -116,11 +119,11 @@ async def _for_each(arguments: argparse.Namespace, names: Sequence[str], act: Ac
                 results.append((name, await act(admin, name)))
             except KafkaError as error:
                 results.append((name, "failed"))
-                failures.append(refusal(error))
+                failures.append(await refusal_of_names(admin, [name], error))
     if len(failures) < len(results):
         if arguments.output == "json":
             print_json([{"topic": name, "result": result} for name, result in results])
         else:
-            print_table(("TOPIC", "RESULT"), results)
+            print_table(("TOPIC", "RESULT"), [(name, state(result)) for name, result in results])
     if failures:
         raise CommandFailed("; ".join(failures))

@@ -14,8 +14,9 @@ from ....protocol.errors import KafkaError
 from ...arguments.selection import select
 from ...connection.precedence import connection_of
 from ...run_client import run_client
-from ...terminal.output import bytes_text, numbers, print_json, print_table
-from ...terminal.text import say
+from ...terminal.output import bytes_text, none_of, numbers, print_json, print_table, separate
+from ...terminal.shades import state
+from ...terminal.text import counted, note, say
 
 UNKNOWN = -1
 
@@ -54,7 +55,12 @@ def list_topics(arguments: argparse.Namespace) -> None:
             [{"topic": name, "partitions": count, "replication_factor": rf} for name, count, rf in rows]
         )
     else:
-        print_table(("TOPIC", "PARTITIONS", "REPLICAS"), rows)
+        print_table(
+            ("TOPIC", "PARTITIONS", "REPLICAS"),
+            rows,
+            empty=none_of("topics"),
+            wide=arguments.output == "wide",
+        )
 
 
 def describe(arguments: argparse.Namespace) -> None:
@@ -63,6 +69,8 @@ def describe(arguments: argparse.Namespace) -> None:
     if arguments.output == "json":
         print_json([_as_json(report) for report in reports])
         return
+    if not reports:
+        note(none_of("topics"))
     for number, report in enumerate(reports):
         if number:
             say()
@@ -109,13 +117,12 @@ def _shown(number: int) -> object:
 
 
 def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
-    topic = report.topic
+    topic, is_wide = report.topic, arguments.output == "wide"
     sizes = [report.size(index) for index in topic.partitions]
     total = sum(max(0, size) for size in sizes)
     of_size = f", {bytes_text(total)}{'+' if UNKNOWN in sizes else ''}" if report.sizes else ""
-    say(
-        f"{topic.name}: {len(topic.partitions)} partitions, {replication_factor(topic)} replicas each{of_size}"
-    )
+    replicas = f"{counted(replication_factor(topic), 'replica')} each"
+    say(f"{topic.name}: {counted(len(topic.partitions), 'partition')}, {replicas}{of_size}")
     print_table(
         ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "LOG-START", "HIGH-WATERMARK", "SIZE", "STATE"),
         [
@@ -128,10 +135,12 @@ def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
                 _shown(report.start(partition.index)),
                 _shown(report.end(partition.index)),
                 bytes_text(report.size(partition.index)) if report.size(partition.index) >= 0 else "-",
-                state_of(partition),
+                state(state_of(partition)),
             )
             for partition in topic.partitions.values()
         ],
+        spare=("EPOCH", "LOG-START", "SIZE", "HIGH-WATERMARK"),
+        wide=is_wide,
     )
     shown = [
         (entry.name, entry.value if entry.value is not None else "", entry.source)
@@ -139,7 +148,8 @@ def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
         if entry.source == "topic" or arguments.all_configs
     ]
     if shown:
-        print_table(("CONFIG", "VALUE", "SOURCE"), shown)
+        separate()
+        print_table(("CONFIG", "VALUE", "SOURCE"), shown, wide=is_wide)
 
 
 def state_of(partition: PartitionInfo) -> str:
@@ -148,7 +158,7 @@ def state_of(partition: PartitionInfo) -> str:
         return "offline"
     if len(partition.isr) < len(partition.replicas):
         return "under-replicated"
-    return "ok" if partition.leader == partition.replicas[0] else "not preferred"
+    return "healthy" if partition.leader == partition.replicas[0] else "not preferred"
 
 
 def _as_json(report: TopicReport) -> dict[str, Any]:

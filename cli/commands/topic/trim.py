@@ -16,6 +16,7 @@ from ...failures import CommandFailed, UsageError
 from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
+from ...terminal.text import counted
 
 
 def trim(arguments: argparse.Namespace) -> None:
@@ -42,7 +43,7 @@ def trim(arguments: argparse.Namespace) -> None:
         topics = ", ".join(dict.fromkeys(partition.topic for partition in wanted))
         if deleted:
             confirm(
-                f"Delete up to {deleted:,} records from {len(wanted)} partitions of {topics}?",
+                f"Delete up to {counted(deleted, 'record')} from {counted(len(wanted), 'partition')} of {topics}?",
                 yes=arguments.yes,
             )
         wanted = run_client(
@@ -64,7 +65,8 @@ def trim(arguments: argparse.Namespace) -> None:
             ]
         )
     else:
-        print_table(("TOPIC", "PARTITION", "OLD-START", "NEW-START"), rows)
+        columns = ("TOPIC", "PARTITION", "OLD-START", "NEW-START")
+        print_table(columns, rows, wide=arguments.output == "wide")
 
 
 async def _offsets(arguments: argparse.Namespace, end: bool, stamp: int | None) -> tuple[Found, Found]:
