@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol.cluster.acls import (
+    ANYTHING,
     CLUSTER_NAME,
     Acl,
     AclFilter,
@@ -27,8 +28,10 @@ from ..arguments.options import (
 )
 from ..connection.precedence import connection_of
 from ..failures import UsageError
-from ..terminal.confirmation import confirm
-from ..terminal.output import print_json, print_table
+from ..terminal.confirmation import confirm, is_asked
+from ..terminal.output import none_of, print_json, print_table
+from ..terminal.shades import state
+from ..terminal.text import note
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
@@ -83,6 +86,7 @@ def parser(name: str) -> CommandParser:
         "check",
         "acl:check_acl",
         "Print whether an operation is allowed, and the rule that decides. Exit code 1 if it is denied.",
+        "  ottla acl check --principal User:ann --operation WRITE --topic orders\n"
         "  ottla acl check --principal User:ann --host 10.0.0.7 --operation WRITE --topic orders",
     )
     for action, some in ((create, "append"), (listing, "store"), (delete, "store"), (asked, "store")):
@@ -104,8 +108,9 @@ def parser(name: str) -> CommandParser:
         action.add_argument(
             "--host",
             metavar="HOST",
-            required=action is asked,
-            help="hosts of clients: *, an address, or a network such as 10.0.0.0/8",
+            help="address of the client (default: any host, *)"
+            if action is asked
+            else "hosts of clients: *, an address, or a network such as 10.0.0.0/8",
         )
         if action is not asked:
             action.add_argument(
@@ -217,8 +222,11 @@ def delete_acls(arguments: argparse.Namespace) -> None:
 
     found = run_client(describe())
     if found:
-        lines = "\n".join(f"  {acl}" for acl in found)
-        confirm(f"{lines}\nRemove these {len(found)} ACLs?", yes=arguments.yes)
+        if is_asked(yes=arguments.yes):
+            for acl in found:
+                note(f"  {acl}")
+        these = "this ACL" if len(found) == 1 else f"these {len(found)} ACLs"
+        confirm(f"Remove {these}?", yes=arguments.yes)
         found = run_client(delete())
     print_acls(arguments, found)
 
@@ -233,6 +241,7 @@ def check_acl(arguments: argparse.Namespace) -> int:
 
     resource = resource_of(arguments)
     assert resource is not None, "the parser requires one"
+    host = arguments.host or ANYTHING
     operation = _code(AclOperation, arguments.operation)
     if operation <= AclOperation.ALL:
         raise UsageError("check takes one operation")
@@ -240,15 +249,21 @@ def check_acl(arguments: argparse.Namespace) -> int:
     async def decide() -> Decision:
         async with _admin(arguments) as admin:
             return await decide_by_rules(
-                admin, *resource, operation, principal=arguments.principal, host=arguments.host
+                admin, *resource, operation, principal=arguments.principal, host=host
             )
 
     decision = run_client(decide())
     verdict = "allowed" if decision.allowed else "denied"
     if arguments.output == "json":
-        print_json([{"result": verdict, "rule": decision.rule}])
+        print_json([{"result": verdict, "rule": decision.rule, "host": host}])
     else:
-        print_table(("RESULT", "RULE"), [(verdict, decision.rule)])
+        print_table(("RESULT", "RULE"), [(state(verdict), decision.rule)])
+        if host == ANYTHING:
+            note(
+                "from any host (*): ACLs for single hosts and networks do not count; --host names an address"
+            )
+        if operation is AclOperation.IDEMPOTENT_WRITE and not decision.allowed:
+            note("WRITE on a topic suffices to write idempotently")
     return 0 if decision.allowed else 1
 
 
@@ -273,6 +288,12 @@ def _code(kind: type[_CodeT], name: str) -> _CodeT:
             f"{name} is no operation: " + (f"did you mean {meant}?" if meant else ", ".join(known))
         )
     return kind[wanted]
+
+
+def _narrows(arguments: argparse.Namespace) -> bool:
+    """Return whether the options select some ACLs only."""
+    named = resource_of(arguments), arguments.principal, arguments.host, arguments.operation
+    return any(value is not None for value in named)
 
 
 def print_acls(arguments: argparse.Namespace, acls: list[Acl]) -> None:
@@ -301,4 +322,9 @@ def print_acls(arguments: argparse.Namespace, acls: list[Acl]) -> None:
         )
         print_json([dict(zip(fields, row, strict=True)) for row in rows])
     else:
-        print_table(("PERMISSION", "PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "PATTERN", "NAME"), rows)
+        print_table(
+            ("PERMISSION", "PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "PATTERN", "NAME"),
+            rows,
+            empty=none_of("ACLs", asked=_narrows(arguments)),
+            wide=arguments.output == "wide",
+        )

@@ -426,8 +426,18 @@ def test_the_command_line_creates_lists_checks_and_removes(
     assert "MatchingAcl(ALLOW User:eve from * READ on Topic:PREFIXED:in-)" in capsys.readouterr().out
     assert acl_command(broker, "check", *asked, "ALTER") == 1
     assert "DefaultDeny" in capsys.readouterr().out
+    anywhere = (*eve, "--topic", "in-7", "--operation", "READ")
+    assert acl_command(broker, "check", *anywhere) == 0
+    assert "from any host (*)" in capsys.readouterr().err
+    assert acl_command(broker, "check", *anywhere, "-o", "json") == 0
+    captured = capsys.readouterr()
+    assert (json.loads(captured.out)[0]["host"], captured.err) == ("*", "")
+    assert acl_command(broker, "check", *eve, "--cluster", "--operation", "IDEMPOTENT_WRITE") == 1
+    assert "WRITE on a topic suffices" in capsys.readouterr().err
     assert acl_command(broker, "delete", *eve, "--yes") == 0
     assert capsys.readouterr().out.count("User:eve") == 2
+    assert acl_command(broker, "list", *eve) == 0
+    assert "There are no such ACLs." in capsys.readouterr().err
     assert acl_command(broker, "list", *eve, "-o", "json") == 0
     assert json.loads(capsys.readouterr().out) == []
 
