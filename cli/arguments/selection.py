@@ -182,6 +182,23 @@ def milliseconds_of(text: str, flag: str) -> int:
     return int(age[1]) * _AGE_MS[age[2]]
 
 
+def duration_text(seconds: float) -> str:
+    """Format a duration: `4s`, `5m12s`, `2h1m2s`, `3d4h`. A negative duration is 0."""
+    minutes, left = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours}h"
+    parts = ((hours, "h"), (minutes, "m"), (left, "s"))
+    first = next((number for number, (count, _) in enumerate(parts) if count), 2)
+    return "".join(f"{count}{unit}" for count, unit in parts[first:])
+
+
+def second_text(milliseconds: int) -> str:
+    """Format a time in UTC as ISO 8601, without milliseconds."""
+    return re.sub(r"\.\d{3}Z$", "Z", iso_time(milliseconds))
+
+
 def iso_time(milliseconds: int) -> str:
     """Format a time in UTC as ISO 8601; a negative time gives an empty text."""
     if milliseconds < 0:

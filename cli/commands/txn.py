@@ -366,12 +366,10 @@ def age(transaction: TransactionDescription, now_ms: float | None = None) -> str
     transaction."""
     if transaction.started_ms < 0 or transaction.state not in ("Ongoing", "PrepareCommit", "PrepareAbort"):
         return "-"
+    from ..arguments.selection import duration_text
+
     now_ms = time.time() * 1000 if now_ms is None else now_ms
-    minutes, seconds = divmod(max(0, round((now_ms - transaction.started_ms) / 1000)), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
-    first = next((number for number, (count, _) in enumerate(parts) if count), 2)
-    return "".join(f"{count}{unit}" for count, unit in parts[first:])
+    return duration_text((now_ms - transaction.started_ms) / 1000)
 
 
 # ------------------------------------------------------------ requests

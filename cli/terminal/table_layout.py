@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -86,7 +86,7 @@ def lay_out(
     layout = TableLayout(tuple(range(len(headings))), tuple(widths))
     if width is None:
         return layout
-    layout = _without_spare(layout, headings, width, spare)
+    layout = _without_spare(layout, headings, width, spare, _without_content(headings, rows))
     for kind, least in ((PROSE, PROSE_MIN), (NAMES, NAME_MIN)):
         layout = _narrower(layout, headings, width, kind, least)
     return replace(
@@ -99,11 +99,21 @@ def lay_out(
     )
 
 
+def _without_content(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> set[str]:
+    """Return the headings of columns in which no row has a value."""
+    return {
+        heading
+        for place, heading in enumerate(headings)
+        if rows and all(row[place] in ("", "-") for row in rows)
+    }
+
+
 def _without_spare(
-    layout: TableLayout, headings: Sequence[str], width: int, spare: Sequence[str]
+    layout: TableLayout, headings: Sequence[str], width: int, spare: Sequence[str], void: Collection[str]
 ) -> TableLayout:
-    """Leave out spare columns until the others fit with prose at its least width."""
-    for heading in spare:
+    """Leave out spare columns until the others fit with prose at its least width. Columns without content go first,
+    and are not named."""
+    for heading in sorted(spare, key=lambda heading: heading not in void):
         if _narrower(layout, headings, width, PROSE, PROSE_MIN).width <= width:
             break
         kept = [
@@ -114,7 +124,7 @@ def _without_spare(
         layout = TableLayout(
             tuple(place for place, _ in kept),
             tuple(width for _, width in kept),
-            (*layout.left_out, heading),
+            layout.left_out if heading in void else (*layout.left_out, heading),
         )
     return layout
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ...client.connections.metadata import NO_LEADER, PartitionInfo
+from .broker_absences import fence_times
 from .snapshots import ClusterSnapshot
 
 NAMED_MAX: Final = 8
@@ -113,9 +114,11 @@ def _of_quorum(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Even
 def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:
     old = {broker.id for broker in before.cluster.brokers}
     new = {broker.id for broker in after.cluster.brokers}
+    fenced_at_s = fence_times(after)
     for broker in sorted(old - new):
         text = "is fenced" if broker in after.cluster.fenced else "left the cluster"
-        yield Event(after.at_s, BAD, f"broker {broker} {text}", _broker(broker, LEFT))
+        at_s = fenced_at_s.get(broker, after.at_s)
+        yield Event(at_s, BAD, f"broker {broker} {text}", _broker(broker, LEFT))
     for broker in sorted(new - old):
         text = "is no longer fenced" if broker in before.cluster.fenced else "joined the cluster"
         yield Event(after.at_s, GOOD, f"broker {broker} {text}", _broker(broker, JOINED))

@@ -176,7 +176,7 @@ class Sampler:
         new = await self._ask(self._now())
         if self._latest is not None:
             self.events.extend(events_between(self._latest, new))
-            self.absent_since = absences(self.absent_since, self._latest, new)
+        self.absent_since = absences(self.absent_since, self._latest, new)
         self._latest = new
         return new
 

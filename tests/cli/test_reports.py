@@ -11,9 +11,9 @@ import pytest
 
 from ottla.cli.commands import quota
 from ottla.cli.commands.bench.measurements import PhaseResult, percentile
-from ottla.cli.commands.cluster.health import assess
 from ottla.cli.commands.cluster.moves import Move, as_plan, parse_plan
 from ottla.cli.commands.cluster.reassign import check_brokers
+from ottla.cli.commands.cluster.survey import assess
 from ottla.cli.commands.group.delete import named
 from ottla.cli.commands.group.seek import parse_offsets, parse_target
 from ottla.cli.commands.group.show import wanted

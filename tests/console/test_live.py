@@ -14,12 +14,13 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client.admin import Admin, ClusterDescription
+from ottla.client.admin import Admin, ClusterDescription, FencedBroker
 from ottla.client.connections.metadata import TopicInfo
 from ottla.client.failures import NoBrokerReachable
 from ottla.console.bounds import POINTS_MAX, STREAMS_MAX
 from ottla.console.live.broker_absences import absences
 from ottla.console.live.counters import Key, TopicTraffic
+from ottla.console.live.events import events_between
 from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
 from ottla.console.live.node_readings import CommitReading, NodeReading, commits_between, node_reading
 from ottla.console.live.sampler import COMMIT_MS, IDLE_S, LEADERLESS, Sampler, pause_s
@@ -197,6 +198,16 @@ def test_absent_brokers_have_the_time_of_their_departure() -> None:
     assert absences({3: 20}, without, down) == {2: 30, 3: 20}
     assert absences({2: 30, 3: 20}, down, without_brokers(3, at_s=40)) == {3: 20}
     assert absences({3: 20}, down, replace(without_brokers(3, at_s=40), topics=())) == {}
+
+
+def test_the_cluster_says_since_when_a_broker_is_fenced() -> None:
+    """Also if it was fenced before the console started."""
+    whole = snapshot_of(at_s=10)
+    away, *live = whole.cluster.brokers
+    fenced = (FencedBroker(away, 1_500),)
+    after = snapshot_of(at_s=20, cluster=ClusterDescription("cluster-1", 2, tuple(live), fenced))
+    assert absences({}, None, after) == absences({}, whole, after) == {away.id: 1.5}
+    assert [event.at_s for event in events_between(whole, after)] == [1.5]
 
 
 async def test_the_sampler_remembers_departures() -> None:

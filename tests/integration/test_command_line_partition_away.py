@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -60,6 +61,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         running.broker(2).kill9()
         wait_until(lambda: running.leader("t", 1) is None, "a partition without a leader")
         yield running
+
+
+def test_the_dead_broker_stands_first(ottla: Run) -> None:
+    first = ottla("cluster").splitlines()[:24]
+    assert first[1].startswith("NOT healthy: broker 2 fenced since 20")
+    (dead,) = [line.split("\t") for line in first if line.startswith("2\t")]
+    assert dead[1] == "fenced"
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", dead[2])
+    assert "t\t2\t1\t0\t0" in first
+    told, _ = ottla("cluster", "health", code=1)
+    assert f"  brokers fenced: 1 (2 since {dead[2]}, " in told
+    assert json.loads(ottla("cluster", "-o", "json"))["brokers"][0]["state"] == "fenced"
 
 
 @pytest.mark.parametrize(

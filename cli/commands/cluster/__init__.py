@@ -21,8 +21,9 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla cluster`."""
     options = command_parser(
         f"ottla {name}",
-        "Show brokers, quorum and under-replicated partitions, or carry out an action.",
+        "Show brokers, quorum and the topics in need of replicas or leaders, or carry out an action.",
         "  ottla cluster -b localhost:9092\n"
+        "  ottla cluster --all                               every topic with partitions that are not healthy\n"
         "  ottla cluster --data ottla-data                   a local cluster: asks each quorum node as well\n"
         "  ottla cluster --data ottla-data --quorum-leader   only the id of the quorum's leader\n"
         "  ottla cluster health --exit-when-healthy --timeout 60\n"
@@ -34,6 +35,9 @@ def parser(name: str) -> CommandParser:
     )
     options.add_argument(
         "--quorum-leader", action="store_true", help="print the leader's id alone (needs --data)"
+    )
+    options.add_argument(
+        "--all", action="store_true", help="list every topic whose partitions are not healthy"
     )
     add_connection(options)
     add_output(options, "-o")
@@ -51,7 +55,7 @@ def parser(name: str) -> CommandParser:
     disks.add_argument(
         "--broker", type=int, action="append", metavar="ID", help="only this broker; may be repeated"
     )
-    add_common(disks)
+    add_common(disks, repeats_output=True)
     return options
 
 
@@ -79,7 +83,7 @@ def _health(actions: Actions) -> None:
     health.add_argument(
         "--interval", type=float, default=1.0, metavar="SECONDS", help="time between checks (1)"
     )
-    add_common(health)
+    add_common(health, repeats_output=True)
 
 
 def _moves(actions: Actions) -> None:
@@ -132,7 +136,7 @@ def _moving(options: argparse.ArgumentParser) -> None:
     options.add_argument("--no-wait", action="store_true", help="start without waiting for the end")
     options.add_argument("--dry-run", action="store_true", help="only show the plan")
     add_yes(options)
-    add_common(options)
+    add_common(options, repeats_output=True)
 
 
 def _elect(actions: Actions) -> None:
@@ -156,4 +160,4 @@ def _elect(actions: Actions) -> None:
         "--unclean", action="store_true", help="let out-of-sync replicas lead partitions without a leader"
     )
     add_yes(elect)
-    add_common(elect)
+    add_common(elect, repeats_output=True)

@@ -1,20 +1,28 @@
-"""`ottla cluster` without an action: brokers, quorum and under-replicated partitions."""
+"""`ottla cluster` without an action: brokers, quorum, and the topics whose partitions are not healthy."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+from ...arguments.selection import second_text
 from ...connection.precedence import connection_of, of_librdkafka
 from ...failures import CommandFailed
 from ...run_client import run_client
-from ...terminal.output import numbers, print_json, print_table
-from ...terminal.text import say
+from ...terminal.output import print_json, print_table, separate
+from ...terminal.shades import Shade, Shaded, faults, state
+from ...terminal.text import counted, say
+from .report import NeedyTopic, headline, needy_topics, report_of
+from .survey import Survey, survey
+
+TOPICS_MAX: Final = 10
+"""The most topics in the table for people, unless `--all` is given."""
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Print the cluster's brokers, quorum and under-replicated partitions, and return the exit code.
+    """Print the cluster's brokers, quorum and topics in need, and return the exit code.
 
     With `--quorum-leader` only the id of the quorum's leader is printed. Raises CommandFailed if there is no leader.
     """
@@ -42,7 +50,7 @@ def show(arguments: argparse.Namespace) -> int:
             return 0
         quorum = []
         for answer in answers:
-            state = (
+            word = (
                 "unreachable"
                 if not answer.reachable
                 else "leader"
@@ -53,105 +61,90 @@ def show(arguments: argparse.Namespace) -> int:
                 {
                     "id": answer.member.id,
                     "address": f"{HOST}:{answer.member.port}",
-                    "state": state,
+                    "state": word,
                     "term": answer.term,
                 }
             )
-    report = run_client(_report(connection))
+    found = run_client(_ask(connection))
+    report = report_of(found)
     if quorum is not None:
         report["quorum"] = quorum
     if arguments.output == "json":
         print_json(report)
-    else:
-        _print(report)
+        return 0
+    is_wide = arguments.output == "wide"
+    size = f"{counted(report['topics'], 'topic')}, {counted(report['partitions'], 'partition')}"
+    say(f"cluster {report['cluster_id']}: {size}")
+    say(headline(found, time.time()))
+    _print_brokers(report["brokers"], is_wide=is_wide)
+    _print_quorum(report["quorum"], is_wide=is_wide)
+    _print_topics(needy_topics(found), shows_all=arguments.all, is_wide=is_wide)
     return 0
 
 
-async def _report(connection: Mapping[str, Any]) -> dict[str, Any]:
+async def _ask(connection: Mapping[str, Any]) -> Survey:
     from ....client.admin import Admin
 
     async with Admin(**connection) as admin:
-        cluster = await admin.describe_cluster()
-        topics = await admin.describe_topics()
-        quorum = await admin.describe_quorum()
-    led = [partition.leader for topic in topics for partition in topic.partitions.values()]
-    held = [
-        broker for topic in topics for partition in topic.partitions.values() for broker in partition.replicas
-    ]
-    behind = [
-        {
-            "topic": topic.name,
-            "partition": partition.index,
-            "leader": partition.leader,
-            "replicas": partition.replicas,
-            "isr": partition.isr,
-        }
-        for topic in topics
-        for partition in topic.partitions.values()
-        if len(partition.isr) < len(partition.replicas)
-    ]
-    return {
-        "cluster_id": cluster.cluster_id,
-        "topics": len(topics),
-        "partitions": len(led),
-        "brokers": [
-            {
-                "id": broker.id,
-                "address": f"{broker.host}:{broker.port}",
-                "rack": broker.rack,
-                "host": cluster.hosts.get(broker.id),
-                "leads": led.count(broker.id),
-                "replicas": held.count(broker.id),
-            }
-            for broker in sorted(cluster.brokers, key=lambda broker: broker.id)
-        ],
-        "quorum": [
-            {
-                "id": node_id,
-                "address": "" if address is None else f"{address[0]}:{address[1]}",
-                "state": quorum.state_of(node_id),
-                "term": quorum.term,
-            }
-            for node_id, address in sorted(quorum.voters.items())
-        ],
-        "under_replicated": behind,
-    }
+        return await survey(admin)
 
 
-def _print(report: dict[str, Any]) -> None:
-    say(f"cluster {report['cluster_id']}: {report['topics']} topics, {report['partitions']} partitions")
+def _print_brokers(brokers: Sequence[Mapping[str, Any]], *, is_wide: bool) -> None:
+    separate()
     print_table(
-        ("BROKER", "ADDRESS", "RACK", "HOST", "LEADS", "REPLICAS"),
+        ("BROKER", "STATE", "SINCE", "ADDRESS", "RACK", "HOST", "LEADS", "REPLICAS"),
         [
             (
                 broker["id"],
-                broker["address"],
-                broker["rack"] or "",
-                broker["host"] or "",
+                state(broker["state"]),
+                "-" if broker["fenced_since_ms"] is None else second_text(broker["fenced_since_ms"]),
+                broker["address"] or "-",
+                broker["rack"] or "-",
+                broker["host"] or "-",
                 broker["leads"],
                 broker["replicas"],
             )
-            for broker in report["brokers"]
+            for broker in brokers
         ],
+        spare=("HOST", "RACK", "REPLICAS", "LEADS"),
+        wide=is_wide,
     )
-    if report["quorum"]:
+
+
+def _print_quorum(nodes: Sequence[Mapping[str, Any]], *, is_wide: bool) -> None:
+    if nodes:
+        separate()
         print_table(
             ("QUORUM NODE", "ADDRESS", "STATE", "TERM"),
-            [(node["id"], node["address"], node["state"], node["term"]) for node in report["quorum"]],
+            [(node["id"], node["address"], state(node["state"]), node["term"]) for node in nodes],
+            wide=is_wide,
         )
-    if not report["under_replicated"]:
-        say("no under-replicated partitions")
+
+
+def _print_topics(topics: Sequence[NeedyTopic], *, shows_all: bool, is_wide: bool) -> None:
+    """Print the topics with partitions that are offline, under-replicated or being reassigned."""
+    if not topics:
         return
+    separate()
     print_table(
-        ("UNDER-REPLICATED", "PARTITION", "LEADER", "REPLICAS", "ISR"),
+        ("TOPIC", "PARTITIONS", "OFFLINE", "UNDER-REPLICATED", "REASSIGNING"),
         [
             (
-                partition["topic"],
-                partition["partition"],
-                partition["leader"],
-                numbers(partition["replicas"]),
-                numbers(partition["isr"]),
+                topic.name,
+                topic.partitions,
+                faults(topic.offline),
+                _impaired(topic.under_replicated),
+                _impaired(topic.reassigning),
             )
-            for partition in report["under_replicated"]
+            for topic in (topics if shows_all else topics[:TOPICS_MAX])
         ],
+        spare=("REASSIGNING",),
+        wide=is_wide,
     )
+    if not shows_all and len(topics) > TOPICS_MAX:
+        say(f"and {counted(len(topics) - TOPICS_MAX, 'more topic')}: --all shows all")
+    say("'ottla topic describe TOPIC' shows the partitions of a topic")
+
+
+def _impaired(count: int) -> object:
+    return Shaded(count, Shade.IMPAIRED) if count else count
