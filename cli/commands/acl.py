@@ -325,6 +325,7 @@ def print_acls(arguments: argparse.Namespace, acls: list[Acl]) -> None:
         print_table(
             ("PERMISSION", "PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "PATTERN", "NAME"),
             rows,
+            spare=("HOST", "PATTERN"),
             empty=none_of("ACLs", asked=_narrows(arguments)),
             wide=arguments.output == "wide",
         )

@@ -162,6 +162,7 @@ def get(arguments: argparse.Namespace) -> None:
         print_table(
             ("KEY", "SYNONYM", "VALUE", "SOURCE"),
             [(key, other, _value(value), source) for key, other, value, source in rows],
+            empty="These settings have no other values.",
             wide=arguments.output == "wide",
         )
     else:

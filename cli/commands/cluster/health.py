@@ -71,9 +71,9 @@ def _show(found: Health, arguments: argparse.Namespace) -> int:
     lines: list[tuple[Shade, str, list[Any]]] = [
         (Shade.IMPAIRED, "quorum nodes that do not vote before they have caught up", found.quorum_abstaining),
         (Shade.BAD, "quorum nodes that the quorum's leader does not hear", found.quorum_silent),
-        (Shade.BAD, "brokers down", found.brokers_down),
+        (Shade.BAD, "brokers offline", found.brokers_down),
         (Shade.BAD, "brokers fenced", fenced),
-        (Shade.BAD, "partitions without a leader", found.offline),
+        (Shade.BAD, "offline partitions", found.offline),
         (Shade.BAD, "partitions below min.insync.replicas", found.below_min_isr),
         (Shade.IMPAIRED, "under-replicated partitions", found.under_replicated),
     ]

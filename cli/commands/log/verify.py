@@ -54,6 +54,7 @@ def verify(arguments: argparse.Namespace) -> int:
     print_table(
         [name.upper().replace("_", "-") for name in rows[0]],
         [[faults(value) if name == "problems" else value for name, value in row.items()] for row in rows],
+        spare=("SEGMENTS", "START-OFFSET", "BATCHES"),
         wide=arguments.output == "wide",
     )
     for problem in problems:
