@@ -49,7 +49,7 @@ def test_absent_brokers_come_first_with_the_time_of_their_departure() -> None:
     rows = broker_rows(snapshot_of(partitions, at_s=1600.0, cluster=cluster), {3: 1000.0})
     assert [(row.id, row.state, row.since, row.address) for row in rows] == [
         (3, "down", "since 1970-01-01 00:16:40 UTC (10 min)", ""),
-        (9, "fenced", "since before the console started", ""),
+        (9, "fenced", "since before the console started", "host:9100"),
         (1, "active", "", "host:9092"),
         (2, "active", "", "host:9093"),
     ]
@@ -59,6 +59,12 @@ def test_absent_brokers_come_first_with_the_time_of_their_departure() -> None:
         (1, 2, 1, 1, False),
         (1, 2, 2, 0, True),
     ]
+
+
+def test_the_cluster_knows_best_since_when_a_broker_is_fenced() -> None:
+    cluster = ClusterDescription("c", 2, snapshot_of().cluster.brokers[:2], fenced(3, since_ms=1_300_000))
+    (row, *_) = broker_rows(snapshot_of(at_s=1600.0, cluster=cluster), {3: 1500.0})
+    assert row.since == "since 1970-01-01 00:21:40 UTC (5 min)"
 
 
 def test_the_list(browser: Browser) -> None:

@@ -230,6 +230,6 @@ def test_the_page_says_so() -> None:
     area = Area(name="messages", title="Messages", place=1, parts=(View(path="/messages", show=show),))
     page = seen(Browser(FakeAdmin(), areas=[area]).enter().read("/messages?topic=t"))
     assert page.count(f"not indented: it is nested deeper than {DEPTH_MAX} levels") == 1 + HEADERS_MAX
-    assert "levels. Download all" in page
+    assert "value 200 B, json Download" in page
     assert "3 further headers are not shown" in page
     assert f" {2**60} ms " in page

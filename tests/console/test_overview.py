@@ -147,7 +147,9 @@ def test_an_absent_broker_is_the_first_row() -> None:
 
     admin.describe_cluster = describe_cluster  # type: ignore[method-assign]
     page = Browser(admin).enter().read("/overview")
-    assert "in sync 3 fenced since before the console started 0 1 0 1 active host:9092" in seen(page)
+    assert "in sync 3 fenced since before the console started host:9094 0 1 0 1 active host:9092" in seen(
+        page
+    )
     assert "brokers 2 of 3 1 fenced" in seen(page)
     assert '<tr class="bad"><th scope="row" class="short"><a href="/brokers/broker?id=3">' in page
 

@@ -19,7 +19,7 @@ class BrokerRow:
     """A broker as a table row.
 
     `state` is ACTIVE, or a state of `ClusterSnapshot.absent`. `since` is the time of an absence, as text. The address
-    of an absent broker is empty.
+    of a broker that is down is empty.
     """
 
     id: int
@@ -46,23 +46,29 @@ class BrokerRow:
 def broker_rows(snapshot: ClusterSnapshot, absent_since: Mapping[int, float]) -> list[BrokerRow]:
     """Return the table rows of all brokers, the absent brokers first.
 
-    `absent_since` has the seconds since 1970 at which brokers left, where known.
+    `absent_since` has the seconds since 1970 at which the console saw brokers leave. Clusters of Ottla report the times
+    themselves.
     """
     partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
     leads = Counter(partition.leader for partition in partitions)
     held = Counter(chain.from_iterable(partition.replicas for partition in partitions))
     in_sync = Counter(chain.from_iterable(partition.isr for partition in partitions))
-    live = {broker.id: broker for broker in snapshot.cluster.brokers}
+    fenced = snapshot.cluster.fenced_brokers
+    active = [broker.id for broker in snapshot.cluster.brokers]
+    addresses = {broker.id: broker for broker in snapshot.cluster.brokers}
+    addresses |= {broker.address.id: broker.address for broker in fenced}
+    since = {broker.address.id: broker.since_ms / 1000 for broker in fenced if broker.since_ms is not None}
     rows = []
-    for id_ in [*sorted(snapshot.absent), *sorted(live)]:
-        broker = live.get(id_)
+    for id_ in [*sorted(snapshot.absent), *sorted(active)]:
+        address = addresses.get(id_)
+        since_s = since.get(id_, absent_since.get(id_))
         rows.append(
             BrokerRow(
                 id_,
                 snapshot.absent.get(id_, ACTIVE),
-                "" if broker else since_text(absent_since.get(id_), snapshot.at_s),
-                f"{broker.host}:{broker.port}" if broker else "",
-                broker.rack or "" if broker else "",
+                since_text(since_s, snapshot.at_s) if id_ in snapshot.absent else "",
+                f"{address.host}:{address.port}" if address else "",
+                address.rack or "" if address else "",
                 id_ == snapshot.cluster.controller_id,
                 leads[id_],
                 held[id_],
