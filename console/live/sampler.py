@@ -35,7 +35,7 @@ IDLE_CPU: Final = 0.005
 LOOKS_FOR_S: Final = 30.0
 """Seconds after the last request for which a browser counts as looking."""
 UNDER_REPLICATED: Final = "under-replicated"
-LEADERLESS: Final = "without a leader"
+OFFLINE: Final = "offline"
 COMMIT_MS: Final = "quorum commit"
 
 
@@ -95,7 +95,7 @@ class Sampler:
     def series(self, name: str, span_s: float = SPANS[SPAN]) -> Series:
         """Return the recorded series of a chart, of the last `span_s` seconds.
 
-        `name` is one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS, COMMIT_MS.
+        `name` is one of `TopicTraffic`, UNDER_REPLICATED, OFFLINE, COMMIT_MS.
         """
         history = self._series.get(name)
         return Series(name, [] if history is None else history.points(span_s, self._now()))
@@ -125,7 +125,7 @@ class Sampler:
         try:
             snapshot = await self._renewed()
             self._note(UNDER_REPLICATED, len(snapshot.under_replicated))
-            self._note(LEADERLESS, len(snapshot.leaderless))
+            self._note(OFFLINE, len(snapshot.offline))
             if not self._is_watched() and self._now() - self._read_s < IDLE_COUNTERS_S:
                 return
             counters, nodes = await self._source.read(snapshot), await self._source.nodes()
@@ -156,13 +156,13 @@ class Sampler:
 
     def _note(self, name: str, value: float | None) -> None:
         if name not in self._series:
-            self._series[name] = History(highest if name in (UNDER_REPLICATED, LEADERLESS) else mean)
+            self._series[name] = History(highest if name in (UNDER_REPLICATED, OFFLINE) else mean)
         self._series[name].note(self._now(), value)
 
     def _pause(self) -> None:
         """Record that there is no sample, so that lines of charts have a gap here, and no rate spans it."""
         self._reading, self._nodes, self.rates = None, {}, Rates()
-        for name in (UNDER_REPLICATED, LEADERLESS, COMMIT_MS, *TopicTraffic):
+        for name in (UNDER_REPLICATED, OFFLINE, COMMIT_MS, *TopicTraffic):
             self._note(name, None)
         self._topics.note(self._now(), Rates())
 

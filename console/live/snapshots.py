@@ -72,7 +72,7 @@ class ClusterSnapshot:
         return dict.fromkeys(holding - live, DOWN) | dict.fromkeys(self.cluster.fenced, FENCED)
 
     @cached_property
-    def leaderless(self) -> list[tuple[TopicPartition, PartitionInfo]]:
+    def offline(self) -> list[tuple[TopicPartition, PartitionInfo]]:
         """The partitions without a leader."""
         return [(name, partition) for name, partition in self.partitions() if partition.leader == NO_LEADER]
 

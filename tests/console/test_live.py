@@ -23,7 +23,7 @@ from ottla.console.live.counters import Key, TopicTraffic
 from ottla.console.live.events import events_between
 from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
 from ottla.console.live.node_readings import CommitReading, NodeReading, commits_between, node_reading
-from ottla.console.live.sampler import COMMIT_MS, IDLE_S, LEADERLESS, Sampler, pause_s
+from ottla.console.live.sampler import COMMIT_MS, IDLE_S, OFFLINE, Sampler, pause_s
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.live.streams import EventStream
 from ottla.console.rendering import HERE, Templates
@@ -105,7 +105,7 @@ async def test_counters_are_read_once_a_minute_while_nobody_looks() -> None:
         cluster.now_s += 15
         cluster.counter += 30
     assert [value for _, value in sampler.series(TopicTraffic.RECORDS_IN).points] == [2, 2]
-    assert len(sampler.series(LEADERLESS).points) == 9
+    assert len(sampler.series(OFFLINE).points) == 9
     assert [value for _, value in sampler.topic_series("t", TopicTraffic.RECORDS_IN).points] == [2, 2]
 
 
@@ -115,10 +115,10 @@ async def test_a_sampler_that_rests_leaves_a_gap() -> None:
     sampler.start(samples_unwatched=False)
     async with asyncio.timeout(PATIENCE_S):
         await sampler.snapshot()
-        while not sampler.series(LEADERLESS).points:
+        while not sampler.series(OFFLINE).points:
             await asyncio.sleep(0.01)
         cluster.now_s += 100  # The browser has left.
-        while (points := sampler.series(LEADERLESS).points)[-1][1] is not None:
+        while (points := sampler.series(OFFLINE).points)[-1][1] is not None:
             await asyncio.sleep(0.01)
     await sampler.stop()
     assert [value for _, value in points][:1] == [0]
@@ -180,7 +180,7 @@ async def test_a_cluster_that_does_not_answer_leaves_a_gap() -> None:
         cluster.failure = failure
         cluster.now_s += 10
         await sampler.sample()
-    assert [value for _, value in sampler.series(LEADERLESS).points] == [0, None, 0]
+    assert [value for _, value in sampler.series(OFFLINE).points] == [0, None, 0]
 
 
 def without_brokers(*ids: int, fenced_ids: Sequence[int] = (), at_s: float) -> ClusterSnapshot:

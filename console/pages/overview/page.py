@@ -16,7 +16,7 @@ from ...live.event_lines import EventLine, event_lines
 from ...live.events import Event
 from ...live.node_readings import CommitReading
 from ...live.partition_problems import TopicProblems
-from ...live.sampler import COMMIT_MS, LEADERLESS, UNDER_REPLICATED, Sampler
+from ...live.sampler import COMMIT_MS, OFFLINE, UNDER_REPLICATED, Sampler
 from ...live.snapshots import ClusterSnapshot
 from ..brokers.rows import BrokerRow, broker_rows
 from .partitions import REASSIGNING, PartitionRow, partition_row, partitions_in
@@ -129,7 +129,7 @@ def overview(
         topics=len(snapshot.topics),
         partitions=sum(len(topic.partitions) for topic in snapshot.topics),
         under_replicated_total=len(snapshot.under_replicated),
-        offline_total=len(snapshot.leaderless),
+        offline_total=len(snapshot.offline),
         reassigning=len(snapshot.reassigning),
         reassignments=[
             partition_row(snapshot, name, partition)
@@ -174,7 +174,7 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
         ("records per second", (TopicTraffic.RECORDS_IN,), rate),
         ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate),
         ("milliseconds until the quorum has committed", (COMMIT_MS,), milliseconds),
-        ("partitions with problems", (UNDER_REPLICATED, LEADERLESS), count),
+        ("partitions with problems", (UNDER_REPLICATED, OFFLINE), count),
     ):
         chart = draw(title, [series(name) for name in names], now_s=now_s, span_s=SPANS[SPAN], say=say)
         if chart is not None:

@@ -67,7 +67,7 @@ def partitions_in(
     topics = {topic.name: topic for topic in snapshot.topics}
     found: dict[TopicPartition, PartitionInfo] = {}
     if state in (PROBLEM, OFFLINE):
-        found |= dict(snapshot.leaderless)
+        found |= dict(snapshot.offline)
     if state in (PROBLEM, UNDER_REPLICATED):
         found |= dict(snapshot.under_replicated)
     if state == REASSIGNING:
