@@ -232,7 +232,7 @@ def test_a_record_is_a_line_that_opens() -> None:
     assert seen(table).startswith(
         "1 shown of 1 records read. Times are in UTC. Open all partition offset written (UTC)"
     )
-    row = '0 7 1970-01-01 00:00:01 k { "n": 1 } key 1 B, text Download k value 8 B, json Download { "n": 1 } '
+    row = '0 7 1970-01-01 00:00:01 k { "n": 1 } key 1 B, text k value 8 B, json { "n": 1 } '
     assert f"{row}header trace 4711 header empty null 2" in seen(table)
     assert '<details id="record-0-7"><summary>' in table
     assert "&amp;open=all" in table
@@ -240,6 +240,12 @@ def test_a_record_is_a_line_that_opens() -> None:
     assert '<details id="record-0-7" open><summary>' in opened
     assert "Close all" in seen(opened)
     assert "&amp;open=all" not in opened
+
+
+def test_bytes_that_the_page_does_not_show_can_be_downloaded() -> None:
+    for value in (b"\0\1", b"x" * (PAYLOAD_BYTES_MAX + 1)):
+        assert 'offset=7&amp;part=value" download>Download</a>' in table_of(record(value))
+    assert "Download" not in table_of(record(b"text", None))
 
 
 def test_a_record_is_text_wherever_it_is_shown() -> None:

@@ -48,6 +48,11 @@ class Payload:
         return f"{line[:PREVIEW_CHARACTERS_MAX]}…" if is_cut else line
 
     @property
+    def has_download(self) -> bool:
+        """True if a file with the bytes is offered: the text is hex, decoded, cut or not indented."""
+        return self.kind in ("hex", "decoded") or bool(self.hidden or self.note)
+
+    @property
     def described(self) -> str:
         """The size and the format of the bytes as text, such as `310 B, json`; empty for null."""
         return "" if self.text is None else f"{size_text(self.size)}, {self.schema or self.kind}"
