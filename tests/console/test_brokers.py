@@ -6,7 +6,7 @@ import pytest
 
 from ottla.client.admin import ClusterDescription, ConfigEntry
 from ottla.console.formats import UNKNOWN
-from ottla.console.pages.brokers.page import brokers_page, folder_rows, replica_rows
+from ottla.console.pages.brokers.page import all_folders, folder_rows
 from ottla.console.pages.brokers.rows import broker_rows
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.brokers_with_folders import BROKEN, FOLDER, FoldersAdmin
@@ -29,18 +29,19 @@ def test_a_folder_says_how_full_its_volume_is() -> None:
     )
 
 
-def test_the_largest_replicas_come_first() -> None:
-    assert [(row.name, row.size) for row in replica_rows([FOLDER, BROKEN])] == [
-        ("payments-1", 400),
-        ("orders-0", 300),
-    ]
+def test_the_largest_replicas_come_first_unless_another_order_is_wanted(browser: Browser) -> None:
+    assert "payments-1 400 B /data/a orders-0 300 B" in seen(browser.read("/brokers/broker?id=1"))
+    assert "orders-0 300 B /data/a payments-1 400 B" in seen(
+        browser.read("/brokers/broker?id=1&sort=replica")
+    )
+    assert "'sort' is one of replica, size, folder" in seen(browser.read("/brokers/broker?id=1&sort=x", 400))
 
 
 def test_a_broker_that_does_not_answer_hides_no_other() -> None:
     silent = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no answer")
-    page = brokers_page([], {2: silent, 1: [FOLDER]})
-    assert [one.broker for one in page.folders] == [1]
-    assert page.silent == {2: "no answer"}
+    folders, missing = all_folders({2: silent, 1: [FOLDER]})
+    assert [folder.broker for folder in folders] == [1]
+    assert missing == {2: "no answer"}
 
 
 def test_absent_brokers_come_first_with_the_time_of_their_departure() -> None:
@@ -73,6 +74,14 @@ def test_the_list(browser: Browser) -> None:
     assert "1 /data/a nearly full 2 700 B 50 B 1000 B 95%" in page
     assert f"/data/b it is offline 0 0 B {UNKNOWN} {UNKNOWN} {UNKNOWN}" in page
     assert "Broker 3 does not report its folders, which are missing here: broker 3 is silent" in page
+
+
+def test_both_tables_of_the_list_can_be_sorted(browser: Browser) -> None:
+    page = browser.read("/brokers?sort=-broker&folders=-used")
+    assert "3 active host:9094" in seen(page).partition("2 controller")[0]
+    assert 'aria-sort="descending"><a href="/brokers?folders=-used&amp;sort=broker">broker</a>' in page
+    assert "/data/a nearly full" in seen(page).partition("/data/b")[0]
+    assert "/data/b it is offline" in seen(browser.read("/brokers?folders=-folder")).partition("/data/a")[0]
 
 
 def test_one_broker(browser: Browser) -> None:

@@ -180,6 +180,8 @@ def test_all_partitions_with_problems() -> None:
     )
     assert f"orders-0 under-replicated 1 1, 2, 3 1, 2 3 {UNKNOWN} {UNKNOWN}" in page
     assert "page 1 of 2, 60 rows" in page
+    assert "payments-0" not in seen(browser.read("/overview/partitions?sort=partition"))
+    assert "ISR missing adding removing __offsets-0" in seen(browser.read("/overview/partitions?sort=leader"))
     assert "__offsets-0 under-replicated" in seen(browser.read("/overview/partitions?page=2"))
     assert "orders" not in seen(browser.read("/overview/partitions?state=offline"))
     assert "payments-0" not in seen(browser.read("/overview/partitions?topic=orders"))

@@ -112,6 +112,13 @@ def test_the_list_shows_states_ages_versions_and_the_newest_cut(browser: Browser
     assert "'state' is one of Empty" in seen(browser.read("/transactions?state=Open", 400))
 
 
+def test_the_list_can_be_sorted(browser: Browser) -> None:
+    page = browser.read("/transactions?sort=-id&q=o")
+    assert "old" in seen(page).partition("copy Ongoing")[0]
+    assert '<input type="hidden" name="sort" value="-id">' in page
+    assert "'sort' is one of id, state" in seen(browser.read("/transactions?sort=epoc", 400))
+
+
 def test_an_empty_list_says_how_to_go_on() -> None:
     page = seen(Browser(WithTransactions()).enter().read("/transactions"))
     assert "The cluster has no transactional ids. A producer with the option transactional_id" in page

@@ -12,8 +12,11 @@ from ....protocol.errors import KafkaError
 from ...area import NotThere, Paged, Rendered, Visit
 from ...formats import numbers
 from ...settings import SettingRow, setting_rows
-from .rows import BrokerRow, broker_rows
+from ...sorting import Column, Sorted
+from .rows import COLUMNS, BrokerRow, broker_rows
 
+HEALTHY: Final = "healthy"
+NEARLY_FULL: Final = "nearly full"
 FULL: Final = 0.9
 """The used part from which a folder is marked: retention may not make room in time."""
 
@@ -46,9 +49,30 @@ class FolderRow:
         return "" if self.used is None else f"{self.used:.0%}"
 
     @property
+    def state(self) -> str:
+        """HEALTHY, NEARLY_FULL, or the folder's error."""
+        return self.trouble or (NEARLY_FULL if self.is_full else HEALTHY)
+
+    @property
     def is_full(self) -> bool:
         """True if the folder's volume is used to FULL or more."""
         return self.used is not None and self.used >= FULL
+
+
+FOLDER_COLUMNS: Final = (
+    Column[FolderRow]("broker", "broker", lambda row: (row.broker, row.path), is_number=True),
+    Column[FolderRow]("folder", "folder", lambda row: row.path),
+    Column[FolderRow]("state", "state", lambda row: (row.state == HEALTHY, row.state)),
+    Column[FolderRow](
+        "replicas", "replicas", lambda row: row.replicas, is_number=True, descending_first=True
+    ),
+    Column[FolderRow](
+        "size", "size of replicas", lambda row: row.size, is_number=True, descending_first=True
+    ),
+    Column[FolderRow]("free", "free", lambda row: row.free, is_number=True),
+    Column[FolderRow]("volume", "volume", lambda row: row.total, is_number=True, descending_first=True),
+    Column[FolderRow]("used", "used", lambda row: row.used, is_number=True, descending_first=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +82,9 @@ class BrokersPage:
     `silent` maps brokers to the reason why they reported no folders.
     """
 
-    folders: Sequence[FolderRow]
+    folders: Sorted[FolderRow]
     silent: Mapping[int, str]
-    brokers: Sequence[BrokerRow]
+    brokers: Sorted[BrokerRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +97,13 @@ class ReplicaRow:
     size: int
 
 
+REPLICA_COLUMNS: Final = (
+    Column[ReplicaRow]("replica", "replica", lambda row: row.name),
+    Column[ReplicaRow]("size", "size", lambda row: row.size, is_number=True, descending_first=True),
+    Column[ReplicaRow]("folder", "folder", lambda row: row.path),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerPage:
     """The data that the template of one broker's page shows."""
@@ -80,6 +111,7 @@ class BrokerPage:
     broker: BrokerRow
     folders: Sequence[FolderRow]
     trouble: str
+    sorted: Sorted[ReplicaRow]
     replicas: Paged[ReplicaRow]
     settings: Sequence[SettingRow]
     settings_trouble: str
@@ -104,19 +136,18 @@ def folder_rows(broker: int, folders: Sequence[LogDirDescription]) -> list[Folde
 
 
 def replica_rows(folders: Sequence[LogDirDescription]) -> list[ReplicaRow]:
-    """Return the table rows of all replicas of a broker, the largest first."""
-    rows = [
+    """Return the table rows of all replicas of a broker."""
+    return [
         ReplicaRow(name.topic, f"{name.topic}-{name.partition}", folder.path, size)
         for folder in folders
         for name, size in folder.replicas.items()
     ]
-    return sorted(rows, key=lambda row: (-row.size, row.name))
 
 
-def brokers_page(
-    brokers: Sequence[BrokerRow], answers: Mapping[int, Sequence[LogDirDescription] | KafkaError]
-) -> BrokersPage:
-    """Return the data of the page that lists the brokers. `answers` are the brokers' answers about their folders."""
+def all_folders(
+    answers: Mapping[int, Sequence[LogDirDescription] | KafkaError],
+) -> tuple[list[FolderRow], dict[int, str]]:
+    """Return the table rows of all brokers' folders, and the errors of the brokers that report no folders."""
     folders: list[FolderRow] = []
     silent: dict[int, str] = {}
     for broker, answer in sorted(answers.items()):
@@ -124,15 +155,20 @@ def brokers_page(
             silent[broker] = answer.message
         else:
             folders += folder_rows(broker, answer)
-    return BrokersPage(folders, silent, brokers)
+    return folders, silent
 
 
 async def show(visit: Visit) -> Rendered:
     """Return the page that lists the brokers and their data folders."""
     snapshot = await visit.sampler.snapshot()
-    answers = await visit.admin.describe_log_dirs()
+    folders, silent = all_folders(await visit.admin.describe_log_dirs())
     brokers = broker_rows(snapshot, visit.sampler.absent_since)
-    return Rendered("Brokers", "brokers.html", brokers_page(brokers, answers))
+    model = BrokersPage(
+        visit.sorted(folders, FOLDER_COLUMNS, "broker", parameter="folders", at="folders"),
+        silent,
+        visit.sorted(brokers, COLUMNS, "state"),
+    )
+    return Rendered("Brokers", "brokers.html", model)
 
 
 async def broker_named(visit: Visit) -> BrokerRow:
@@ -155,11 +191,13 @@ async def show_one(visit: Visit) -> Rendered:
     answer = answers[broker.id]
     folders = [] if isinstance(answer, KafkaError) else answer
     shows_all = visit.text("all") == "yes"
+    replicas = visit.sorted(replica_rows(folders), REPLICA_COLUMNS, "-size", at="replicas")
     model = BrokerPage(
         broker,
         folder_rows(broker.id, folders),
         answer.message if isinstance(answer, KafkaError) else "",
-        visit.paged(replica_rows(folders)),
+        replicas,
+        visit.paged(replicas.rows),
         [] if isinstance(settings, KafkaError) else setting_rows(settings, shows_all=shows_all),
         settings.message if isinstance(settings, KafkaError) else "",
         shows_all,

@@ -10,6 +10,7 @@ from typing import Final
 
 from ...formats import duration, moment
 from ...live.snapshots import ClusterSnapshot
+from ...sorting import Column
 
 ACTIVE: Final = "active"
 
@@ -41,6 +42,20 @@ class BrokerRow:
     def missing(self) -> int:
         """The number of the broker's replicas that are outside the ISR."""
         return self.replicas - self.in_sync
+
+
+COLUMNS: Final = (
+    Column[BrokerRow]("broker", "broker", lambda row: row.id),
+    Column[BrokerRow]("state", "state", lambda row: (row.is_active, row.state)),
+    Column[BrokerRow]("address", "address", lambda row: row.address),
+    Column[BrokerRow]("rack", "rack", lambda row: row.rack),
+    Column[BrokerRow]("leads", "leads", lambda row: row.leads, is_number=True, descending_first=True),
+    Column[BrokerRow](
+        "replicas", "replicas", lambda row: row.replicas, is_number=True, descending_first=True
+    ),
+    Column[BrokerRow]("insync", "in sync", lambda row: row.in_sync, is_number=True, descending_first=True),
+)
+"""The columns of the table of brokers. In order of their states, absent brokers come first."""
 
 
 def broker_rows(snapshot: ClusterSnapshot, absent_since: Mapping[int, float]) -> list[BrokerRow]:

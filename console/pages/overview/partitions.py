@@ -12,10 +12,14 @@ from ...area import BadQuestion, Paged, Rendered, Visit
 from ...formats import UNKNOWN, numbers
 from ...live.partition_problems import missing_replicas
 from ...live.snapshots import ClusterSnapshot
+from ...sorting import Column, Sorted
 
 PROBLEM, OFFLINE, UNDER_REPLICATED, REASSIGNING = "problem", "offline", "under-replicated", "reassigning"
 STATES: Final = (PROBLEM, OFFLINE, UNDER_REPLICATED, REASSIGNING)
 """The states by which the page can be filtered; PROBLEM is OFFLINE or UNDER_REPLICATED."""
+
+
+Place = tuple[TopicPartition, PartitionInfo]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,8 @@ class PartitionRow:
 class PartitionsPage:
     """The data that the template of the page "Partitions" shows. `topic` limits the partitions unless it is empty."""
 
-    paged: Paged[tuple[TopicPartition, PartitionInfo]]
+    sorted: Sorted[Place]
+    paged: Paged[Place]
     rows: Sequence[PartitionRow]
     state: str
     states: Sequence[str]
@@ -57,13 +62,8 @@ def states_of(snapshot: ClusterSnapshot, name: TopicPartition, partition: Partit
     return [*states, REASSIGNING] if name in snapshot.reassigning else states
 
 
-def partitions_in(
-    snapshot: ClusterSnapshot, state: str, topic: str = ""
-) -> list[tuple[TopicPartition, PartitionInfo]]:
-    """Return the partitions in a state, of one topic unless `topic` is empty.
-
-    Offline partitions come first, then the partitions of users' topics.
-    """
+def partitions_in(snapshot: ClusterSnapshot, state: str, topic: str = "") -> list[Place]:
+    """Return the partitions in a state, of one topic unless `topic` is empty; users' topics come first."""
     topics = {topic.name: topic for topic in snapshot.topics}
     found: dict[TopicPartition, PartitionInfo] = {}
     if state in (PROBLEM, OFFLINE):
@@ -74,10 +74,8 @@ def partitions_in(
         for name in snapshot.reassigning:
             if name.topic in topics and name.partition in topics[name.topic].partitions:
                 found[name] = topics[name.topic].partitions[name.partition]
-    return sorted(
-        ((name, partition) for name, partition in found.items() if topic in ("", name.topic)),
-        key=lambda item: (item[1].leader != NO_LEADER, topics[item[0].topic].is_internal, item[0]),
-    )
+    places = [(name, partition) for name, partition in found.items() if topic in ("", name.topic)]
+    return sorted(places, key=lambda place: (topics[place[0].topic].is_internal, place[0]))
 
 
 def partition_row(snapshot: ClusterSnapshot, name: TopicPartition, partition: PartitionInfo) -> PartitionRow:
@@ -95,13 +93,36 @@ def partition_row(snapshot: ClusterSnapshot, name: TopicPartition, partition: Pa
     )
 
 
+def columns_of(snapshot: ClusterSnapshot) -> tuple[Column[Place], ...]:
+    """Return the columns of the table of partitions.
+
+    In order of their states, offline partitions come first, then the partitions of users' topics.
+    """
+    internal = {topic.name for topic in snapshot.topics if topic.is_internal}
+
+    def adding(place: Place) -> Sequence[int]:
+        return snapshot.adding.get(place[0], ())
+
+    return (
+        Column("partition", "partition", lambda place: place[0]),
+        Column("state", "state", lambda place: (place[1].leader != NO_LEADER, place[0].topic in internal)),
+        Column("leader", "leader", lambda place: None if place[1].leader == NO_LEADER else place[1].leader),
+        Column("replicas", "replicas", lambda place: place[1].replicas),
+        Column("isr", "ISR", lambda place: (len(place[1].isr), place[1].isr)),
+        Column("missing", "missing", lambda place: missing_replicas(place[1], adding(place))),
+        Column("adding", "adding", lambda place: adding(place) or None),
+        Column("removing", "removing"),
+    )
+
+
 async def show(visit: Visit) -> Rendered:
     """Return the page of the partitions in the state that the query names: those with a problem by default."""
     state, topic = visit.text("state", PROBLEM), visit.text("topic")
     if state not in STATES:
         raise BadQuestion(f"'state' is one of {', '.join(STATES)}, not {state[:40]!r}")
     snapshot = await visit.sampler.snapshot()
-    paged = visit.paged(partitions_in(snapshot, state, topic))
+    places = visit.sorted(partitions_in(snapshot, state, topic), columns_of(snapshot), "state")
+    paged = visit.paged(places.rows)
     rows = [partition_row(snapshot, name, partition) for name, partition in paged.rows]
-    model = PartitionsPage(paged, rows, state, STATES, topic)
+    model = PartitionsPage(places, paged, rows, state, STATES, topic)
     return Rendered("Partitions", "partitions.html", model)

@@ -16,6 +16,7 @@ from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Paged, Rendered, Visit
 from ...by_broker import joined
 from ...searching import has_words
+from ...sorting import Column, Sorted
 
 OPEN: Final = "Ongoing"
 DECIDED: Final = ("PrepareCommit", "PrepareAbort")
@@ -48,6 +49,21 @@ class TransactionRow:
         return self.open_s is not None and self.timeout_s is not None and self.open_s > self.timeout_s
 
 
+COLUMNS: Final = (
+    Column[TransactionListing]("id", "transactional id", lambda listed: listed.transactional_id),
+    Column[TransactionListing]("state", "state", lambda listed: listed.state),
+    Column[TransactionListing]("open", "open for", is_number=True),
+    Column[TransactionListing]("partitions", "partitions", is_number=True),
+    Column[TransactionListing]("version", "app version", is_number=True),
+    Column[TransactionListing]("producer", "producer id", lambda listed: listed.producer_id, is_number=True),
+    Column[TransactionListing]("epoch", "epoch", is_number=True),
+    Column[TransactionListing](
+        "coordinator", "coordinator", lambda listed: listed.coordinator, is_number=True
+    ),
+)
+"""The columns of the table of transactional ids. Those without a key are known only for the rows that a page shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionsPage:
     """The data that the template of the list of transactional ids shows.
@@ -55,6 +71,7 @@ class TransactionsPage:
     `cut` is the newest cut's commit index, see `newest_cut`.
     """
 
+    sorted: Sorted[TransactionListing]
     paged: Paged[TransactionListing]
     rows: Sequence[TransactionRow]
     search: str
@@ -175,13 +192,15 @@ async def show(visit: Visit) -> Rendered:
     if state and state not in STATES:
         raise BadQuestion(f"'state' is one of {', '.join(STATES)}, not {state[:40]!r}")
     listed, silent = await listed_ids(visit)
-    paged = visit.paged(matching(listed, search, state))
+    found = visit.sorted(matching(listed, search, state), COLUMNS, "id")
+    paged = visit.paged(found.rows)
     described, undescribed = await described_ids(
         visit, [transaction.transactional_id for transaction in paged.rows]
     )
     rows = [transaction_row(transaction, described, time.time()) for transaction in paged.rows]
     counts = Counter(transaction.state for transaction in listed)
     model = TransactionsPage(
+        found,
         paged,
         rows,
         search,
