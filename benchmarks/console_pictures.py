@@ -76,8 +76,8 @@ async def picture_the_demo(cluster: Cluster, address: str, folder: Path) -> None
     async with page_of(address, "light") as overview, page_of(address, "dark") as topic:
         await overview.goto(f"{origin}/overview")
         await topic.goto(f"{origin}/topics/topic?name={FLIGHTS}")
-        await overview.get_by_text(f"broker {first.id} left the cluster").wait_for()
-        await overview.get_by_text("None: every replica of every partition is in sync.").wait_for()
+        await overview.get_by_text(f"broker {first.id} is fenced").wait_for()
+        await overview.get_by_text("All partitions are healthy").wait_for()
         await take(overview, folder / "console-overview.png")
         await topic.get_by_text(f"without {second.id}").first.wait_for()
         await take(topic, folder / "console-topic.png")
