@@ -19,7 +19,7 @@ from .group_lags import GroupLags, read_lags
 from .lag_history import LagHistory
 from .sampler import Sampler
 
-PATIENCE_S: Final = 3.0
+PATIENCE_S: Final = 1.0
 """Seconds that a page waits for a reading, before it is shown without the reading."""
 DESCRIBED_AT_ONCE: Final = 8
 """The number of groups that are described at a time."""
