@@ -25,6 +25,8 @@ COLOURS = 6
 """The number of lines that the style sheet distinguishes."""
 LEAST = 1e-9
 """The value below which values are drawn as 0."""
+DECIMAL, KIB = 1_000.0, 1_024.0
+"""The factors between units: of numbers, and of bytes."""
 BANDS: Final = 24
 """The number of upright bands of a chart. Each shows its time and values while the mouse is over it."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 10, 22
@@ -74,12 +76,19 @@ class Chart:
 
 
 def draw(
-    title: str, series: Sequence[Series], *, now_s: float, span_s: float, say: Callable[[float], str] = plain
+    title: str,
+    series: Sequence[Series],
+    *,
+    now_s: float,
+    span_s: float,
+    say: Callable[[float], str] = plain,
+    unit: float = DECIMAL,
 ) -> Chart | None:
-    """Return a chart of series with its legend; None if no series has a value."""
+    """Return a chart of series with its legend; None if no series has a value. `unit` is KIB for bytes."""
     if not any(value is not None for line in series for _, value in line.points):
         return None
-    return Chart(title, line_chart(title, series, now_s=now_s, span_s=span_s, say=say), legend(series, say))
+    svg = line_chart(title, series, now_s=now_s, span_s=span_s, say=say, unit=unit)
+    return Chart(title, svg, legend(series, say))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +126,12 @@ def line_chart(
     width: int = 640,
     height: int = 180,
     say: Callable[[float], str] = plain,
+    unit: float = DECIMAL,
 ) -> Markup:
     """Return an SVG chart with one line for each series, over at most the `span_s` seconds before `now_s`.
 
     The time axis begins with the first value, if the history is shorter than the span. The lowest value of the other
-    axis is 0; `say` formats a value as text.
+    axis is 0; `say` formats a value as text. `unit` is KIB for bytes.
     """
     known = [
         (at_s, value)
@@ -129,7 +139,7 @@ def line_chart(
         for at_s, value in line.points
         if value is not None and math.isfinite(value) and now_s - span_s <= at_s <= now_s
     ]
-    top = ceiling(max((value for _, value in known), default=0.0))
+    top = ceiling(max((value for _, value in known), default=0.0), unit)
     if known:
         span_s = min(span_s, max(LEAST_S, now_s - min(at_s for at_s, _ in known)))
     frame = _Frame(now_s, span_s, top, width, height)
@@ -161,13 +171,14 @@ def legend(series: Sequence[Series], say: Callable[[float], str] = plain) -> Mar
     return Markup(f'<ul class="legend">{entries}</ul>')
 
 
-def ceiling(value: float) -> float:
+def ceiling(value: float, unit: float = DECIMAL) -> float:
     """Return the top of a chart's axis: the least of 1, 2, 5, 10, 20, ... (also fractions such as 0.5) that is not
-    below the value."""
+    below the value. With the unit KIB it counts B, KiB, MiB and so on, so that labels of bytes are round."""
     if value <= LEAST or not math.isfinite(value):
         return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next((step * power for step in (1, 2, 5) if step * power >= value), 10 * power)
+    scale = unit ** max(0, math.floor(math.log(value, unit)))
+    power = 10.0 ** math.floor(math.log10(value / scale))
+    return scale * next((step * power for step in (1, 2, 5) if step * power >= value / scale), 10 * power)
 
 
 def _runs(series: Series, from_s: float, to_s: float) -> Iterator[list[tuple[float, float]]]:

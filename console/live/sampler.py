@@ -84,6 +84,11 @@ class Sampler:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
+    @property
+    def now_s(self) -> float:
+        """The present time of samples, in seconds since 1970: the right end of charts."""
+        return self._now()
+
     async def snapshot(self, *, age_max_s: float = WATCHED_S) -> ClusterSnapshot:
         """Return a snapshot that is at most `age_max_s` old. Concurrent callers get the same one. Raises KafkaError."""
         self._looked_s = self._now()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.console.charts import Series, ceiling, legend, line_chart
+from ottla.console.charts import KIB, Series, ceiling, legend, line_chart
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 VALUES = st.one_of(st.none(), st.floats(min_value=0, max_value=1e15, allow_nan=False))
@@ -80,6 +80,13 @@ def test_the_mouse_finds_times_and_values_without_a_script() -> None:
 )
 def test_the_scale_ends_at_a_round_number(value: float, top: float) -> None:
     assert ceiling(value) == pytest.approx(top)
+
+
+@pytest.mark.parametrize(
+    ("value", "top"), [(3, 5), (900, 1000), (1025, 2 * 1024), (600_000, 1000 * 1024), (3e6, 5 * 1024**2)]
+)
+def test_the_scale_of_bytes_ends_at_a_round_number(value: float, top: float) -> None:
+    assert ceiling(value, KIB) == pytest.approx(top)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1000), VALUES), max_size=30))

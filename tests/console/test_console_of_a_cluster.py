@@ -20,9 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.sync import Producer
+from ottla import NewTopic, TopicPartition
+from ottla.sync import Admin, Producer
 from ottla.testing import LocalCluster
-from tests.console.fakes import hidden_fields, seen
+from tests.console.fakes import hidden_fields, seen, target
 
 PATIENCE_S = 60.0
 
@@ -218,6 +219,39 @@ def test_open_pages_see_a_broker_die_and_come_back(cluster: LocalCluster, tmp_pa
         finally:
             cluster.restart(3)
         browser.until("/overview", lambda page: "broker 3 is no longer fenced" in page)
+
+
+def test_three_clicks_tell_which_topic_grows_who_reads_it_and_how_far_behind(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with (
+        Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        console(cluster, log=tmp_path / "log") as address,
+        Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+    ):
+        admin.create_topics([NewTopic("sensors", 2, 1), NewTopic("visits", 2, 1)])
+        for name in ("sensors", "visits"):
+            admin.alter_offsets(f"reader of {name}", {TopicPartition(name, 0): 0})
+        browser = HttpBrowser(address)
+
+        def grown() -> str:
+            for number in range(40):
+                producer.send("sensors" if number % 4 else "visits", b"x", partition=0)
+            producer.flush()
+            page = browser.read(target(browser.read("/overview"), "Topics"))
+            return browser.read(target(page, "records in"))
+
+        deadline = time.monotonic() + PATIENCE_S
+        while not re.search(r"visits healthy .* [\d.]*[1-9][\d.]*/s", seen(page := grown())):
+            assert time.monotonic() < deadline, seen(page)
+            time.sleep(0.2)
+        assert 0 < page.index(">sensors</a>") < page.index(">visits</a>")
+        found = seen(browser.read(target(page, "sensors")))
+        lag = re.search(r"reader of sensors Empty 0 ([\d,]+) ", found)
+        assert lag is not None, found
+        assert int(lag[1].replace(",", "")) >= 30
+        assert "reader of visits" not in found
+        assert "records per second" in found
 
 
 def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from ....client.admin import TOPIC_RESOURCE, ConfigEntry
 from ....client.connections.metadata import TopicInfo
 from ....protocol.errors import KafkaError
 from ...area import Rendered, Visit
-from ...charts import Chart, Span, draw
+from ...charts import KIB, Chart, Span, draw
 from ...formats import byte_rate, rate
 from ...live.counters import TopicTraffic
 from ...live.readings import TopicSize, sizes_by_topic
@@ -48,20 +48,16 @@ async def topic_named(visit: Visit, *, age_max_s: float = WATCHED_S) -> TopicInf
     return await visit.topic(visit.required("name"), age_max_s=age_max_s)
 
 
-def charts_of(sampler: Sampler, topic: str, now_s: float, span_s: float) -> list[Chart]:
+def charts_of(sampler: Sampler, topic: str, span_s: float) -> list[Chart]:
     """Return the charts of a topic's traffic: records and bytes per second. Unknown traffic has no chart."""
+    records, bytes_in, bytes_out = (
+        sampler.topic_series(topic, traffic, span_s)
+        for traffic in (TopicTraffic.RECORDS_IN, TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT)
+    )
+    now_s = sampler.now_s
     charts = (
-        draw(
-            title,
-            [sampler.topic_series(topic, traffic, span_s) for traffic in shown],
-            now_s=now_s,
-            span_s=span_s,
-            say=say,
-        )
-        for title, shown, say in (
-            ("records per second", (TopicTraffic.RECORDS_IN,), rate),
-            ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate),
-        )
+        draw("records per second", [records], now_s=now_s, span_s=span_s, say=rate),
+        draw("bytes per second", [bytes_in, bytes_out], now_s=now_s, span_s=span_s, say=byte_rate, unit=KIB),
     )
     return [chart for chart in charts if chart is not None]
 
@@ -81,7 +77,7 @@ async def show(visit: Visit) -> Rendered:
         row=topic_row(topic, size, visit.sampler.rates, reassigning_by_topic(snapshot).get(topic.name, 0)),
         partitions=partitions,
         readers=readers,
-        charts=charts_of(visit.sampler, topic.name, snapshot.at_s, span.seconds),
+        charts=charts_of(visit.sampler, topic.name, span.seconds),
         span=span,
         settings=[] if isinstance(settings, KafkaError) else setting_rows(settings, shows_all=shows_all),
         settings_trouble=str(settings) if isinstance(settings, KafkaError) else "",
