@@ -155,7 +155,7 @@ def errors() -> str:
     return page(
         "Errors",
         "This page has the exceptions of `ottla`, and the codes that they carry. "
-        "[CLIENT.md](../CLIENT.md) explains how to treat them.",
+        "[CLIENT.md](../CLIENT.md#rules-for-all-calls) explains how to treat them.",
         *parts,
         "## Error codes\n",
         "Codes from -1 on are Kafka's. Lower codes are for failures that the client itself found. A retriable code may "

@@ -299,6 +299,14 @@ def test_files_named_in_links_exist() -> None:
     assert not missing, "\n".join(missing)
 
 
+def test_measurements_stand_on_the_pages_of_figures() -> None:
+    """A command that measures stands beside its figures, and readers find those on three pages."""
+    elsewhere = {
+        page.name for page in (ROOT / "docs").rglob("*.md") if "python -m benchmarks." in page.read_text()
+    }
+    assert elsewhere <= {"FIGURES.md", "SCALE.md"}
+
+
 def test_the_drawings_of_the_house_are_its_contracts() -> None:
     page = render_layers.PAGE.read_text()
     assert page == render_layers.render(page), "run: python -m tests.render_layers"
