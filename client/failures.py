@@ -199,7 +199,11 @@ class LeftInSpool(ClientClosed):
 
 
 class SpoolPositionLost(ClientError):
-    """A spool whose delivered position the cluster has forgotten while records were pending; see docs/CLIENT.md."""
+    """A spool whose delivered position the cluster has forgotten while records were pending.
+
+    The message has two offsets, of which `Admin.alter_offsets` commits one: the first sends the pending records again,
+    the second continues after them.
+    """
 
     error_code = ErrorCode.SPOOL_POSITION_LOST
 

@@ -31,6 +31,7 @@ include_patterns = [
     "examples/*/*.md",
 ]
 myst_heading_anchors = 6
+smartquotes = False  # quotes and dashes of pages are often those of programs
 html_theme = "furo"
 html_extra_path = ["index.html"]
 html_copy_source = False
