@@ -57,6 +57,12 @@ class TopicRow:
     bytes_out: float | None
     is_size_part: bool = False
 
+    @property
+    def note(self) -> str:
+        """The kind of the topic, and the number of partitions whose replicas move, as text; may be empty."""
+        moving = f"{self.state.reassigning} reassigning" if self.state.reassigning else ""
+        return ", ".join(filter(None, ("internal topic" if self.is_internal else "", moving)))
+
 
 @dataclass(frozen=True, slots=True)
 class TopicsPage:
