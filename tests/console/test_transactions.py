@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -104,7 +105,7 @@ def browser(admin: WithTransactions) -> Browser:
 def test_the_list_shows_states_ages_versions_and_the_newest_cut(browser: Browser) -> None:
     page = seen(browser.read("/transactions"))
     assert "newest cut 1,234" in page
-    assert f"copy Ongoing 10 s 1 {UNKNOWN} 4711 3 2" in page
+    assert re.search(rf"copy Ongoing 1\d s 1 {UNKNOWN} 4711 3 2", page)
     assert f"old CompleteCommit {UNKNOWN} 0 42 4711 3 2" in page
     only = seen(browser.read("/transactions?state=Ongoing&q=COP"))
     assert "copy Ongoing" in only
@@ -133,7 +134,7 @@ def test_a_coordinator_that_loads_hides_no_other(admin: WithTransactions, browse
         "Broker 3 does not report its transactional ids, which are missing here: it loads "
         "(COORDINATOR_LOAD_IN_PROGRESS)"
     ) in page
-    assert "copy Ongoing 10 s" in page
+    assert re.search(r"copy Ongoing 1\d s", page)
 
     async def loading(names: Iterable[str]) -> dict[str, Any]:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads, too")
