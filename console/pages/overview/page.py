@@ -9,7 +9,7 @@ from math import inf
 from typing import Final
 
 from ...area import Rendered, Visit
-from ...charts import SPAN, SPANS, Chart, Series, draw
+from ...charts import Chart, Series, draw
 from ...formats import UNKNOWN, byte_rate, count, milliseconds, rate
 from ...live.counters import Rates, TopicTraffic
 from ...live.event_lines import EventLine, event_lines
@@ -163,11 +163,11 @@ def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
     ]
 
 
-def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
+def charts_of(series: Callable[[str, float], Series], now_s: float, span_s: float) -> list[Chart]:
     """Return the charts of the overview: records and bytes per second, commit times, and partitions with
     problems.
 
-    `series` returns a recorded series by its name. Series without values have no chart.
+    `series` returns a recorded series of the last `span_s` seconds by its name. Series without values have no chart.
     """
     found = []
     for title, names, say in (
@@ -176,7 +176,7 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
         ("milliseconds until the quorum has committed", (COMMIT_MS,), milliseconds),
         ("partitions with problems", (UNDER_REPLICATED, OFFLINE), count),
     ):
-        chart = draw(title, [series(name) for name in names], now_s=now_s, span_s=SPANS[SPAN], say=say)
+        chart = draw(title, [series(name, span_s) for name in names], now_s=now_s, span_s=span_s, say=say)
         if chart is not None:
             found.append(chart)
     return found
@@ -186,7 +186,8 @@ async def show(visit: Visit) -> Rendered:
     """Return the page."""
     sampler: Sampler = visit.sampler
     snapshot = await sampler.snapshot()
-    charts = charts_of(sampler.series, snapshot.at_s)
-    commits = sampler.commits(SPANS[SPAN])
+    span = visit.span()
+    charts = charts_of(sampler.series, snapshot.at_s, span.seconds)
+    commits = sampler.commits(span.seconds)
     model = overview(snapshot, sampler.rates, charts, sampler.events, commits, sampler.absent_since)
     return Rendered("Overview", "overview.html", model)

@@ -24,7 +24,11 @@ Place = tuple[TopicPartition, PartitionInfo]
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition as a table row. `missing` are the brokers whose replicas are outside the ISR."""
+    """A partition as a table row.
+
+    `missing` are the brokers whose replicas are outside the ISR. `adding` and `removing` are empty unless the partition
+    is being reassigned.
+    """
 
     topic: str
     partition: int
@@ -88,8 +92,8 @@ def partition_row(snapshot: ClusterSnapshot, name: TopicPartition, partition: Pa
         numbers(partition.replicas),
         numbers(partition.isr),
         numbers(missing_replicas(partition, snapshot.adding.get(name, ()))),
-        numbers(reassignment.adding) if reassignment else UNKNOWN,
-        numbers(reassignment.removing) if reassignment else UNKNOWN,
+        numbers(reassignment.adding) if reassignment else "",
+        numbers(reassignment.removing) if reassignment else "",
     )
 
 
