@@ -3,6 +3,7 @@ and the quorum. Pure."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -47,14 +48,15 @@ class Event:
     partitions: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A kind of change of partitions; `text` has `{}` where the partitions are named."""
+class _Change(NamedTuple):
+    """A kind of change of partitions: the effect, and the broker that it names.
 
-    cause: Cause
-    kind: str
+    `taken_from` is the former leader if it has left the ISR or the cluster, so that the broker took over.
+    """
+
     effect: str
-    text: str
+    broker: int
+    taken_from: int | None = None
 
 
 @dataclass(slots=True)
@@ -64,11 +66,11 @@ class _Changed:
     count: int = 0
     names: list[str] = field(default_factory=list)
 
-    def add(self, name: str) -> None:
+    def add(self, topic: str, partition: int) -> None:
         """Count a partition."""
         self.count += 1
-        if len(self.names) < NAMED_MAX:
-            self.names.append(name)
+        if self.count <= NAMED_MAX:
+            self.names.append(f"{topic}-{partition}")
 
     @property
     def text(self) -> str:
@@ -126,7 +128,7 @@ def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Eve
 
 def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:
     """Yield an event for each kind of change, with the partitions that have changed."""
-    found: dict[_Change, _Changed] = {}
+    found: defaultdict[_Change, _Changed] = defaultdict(_Changed)
     live = {broker.id for broker in after.cluster.brokers}
     topics = {topic.name: topic.partitions for topic in before.topics}
     for topic in sorted(after.topics, key=lambda topic: topic.is_internal):  # Users' topics are named first.
@@ -136,27 +138,45 @@ def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[
             if old is None or (old.leader == new.leader and old.isr == new.isr):
                 continue
             for change in _of_partition(old, new, live):
-                found.setdefault(change, _Changed()).add(f"{topic.name}-{new.index}")
+                found[change].add(topic.name, new.index)
     for change, changed in sorted(found.items(), key=lambda item: _EFFECTS.index(item[0].effect)):
-        text = change.text.format(changed.text)
-        yield Event(after.at_s, change.kind, text, change.cause, change.effect, changed.count)
+        yield _event_of(change, changed, after.at_s)
 
 
 def _of_partition(old: PartitionInfo, new: PartitionInfo, live: Collection[int]) -> Iterator[_Change]:
     """Yield the changes of a partition; `live` are the active brokers."""
-    if new.leader == NO_LEADER != old.leader:
-        text = f"no leader, and broker {old.leader} led before: {{}}"
-        yield _Change(_broker(old.leader, LEFT), BAD, OFFLINE, text)
-    elif new.leader != old.leader:
-        is_led_again = old.leader == NO_LEADER
-        is_taken_over = not is_led_again and (old.leader not in live or old.leader not in new.isr)
-        cause = _broker(old.leader, LEFT) if is_taken_over else _broker(new.leader, JOINED)
-        effect = LED_AGAIN if is_led_again else LED_BY_ANOTHER
-        yield _Change(cause, GOOD if is_led_again else NEWS, effect, f"broker {new.leader} leads {{}}")
-    for broker in sorted(set(old.isr) - set(new.isr)):
-        yield _Change(_broker(broker, LEFT), BAD, ISR_SHRANK, f"broker {broker} left the ISR of {{}}")
-    for broker in sorted(set(new.isr) - set(old.isr)):
-        yield _Change(_broker(broker, JOINED), GOOD, ISR_GREW, f"broker {broker} joined the ISR of {{}}")
+    if new.leader != old.leader:
+        if new.leader == NO_LEADER:
+            yield _Change(OFFLINE, old.leader)
+        elif old.leader == NO_LEADER:
+            yield _Change(LED_AGAIN, new.leader)
+        else:
+            is_taken_over = old.leader not in live or old.leader not in new.isr
+            yield _Change(LED_BY_ANOTHER, new.leader, old.leader if is_taken_over else None)
+    if new.isr != old.isr:
+        for broker in old.isr:
+            if broker not in new.isr:
+                yield _Change(ISR_SHRANK, broker)
+        for broker in new.isr:
+            if broker not in old.isr:
+                yield _Change(ISR_GREW, broker)
+
+
+def _event_of(change: _Change, changed: _Changed, at_s: float) -> Event:
+    effect, broker, taken_from = change
+    text = {
+        OFFLINE: f"no leader, and broker {broker} led before: {changed.text}",
+        LED_AGAIN: f"broker {broker} leads {changed.text}",
+        LED_BY_ANOTHER: f"broker {broker} leads {changed.text}",
+        ISR_SHRANK: f"broker {broker} left the ISR of {changed.text}",
+        ISR_GREW: f"broker {broker} joined the ISR of {changed.text}",
+    }[effect]
+    kind = {LED_BY_ANOTHER: NEWS, LED_AGAIN: GOOD, ISR_GREW: GOOD}.get(effect, BAD)
+    if taken_from is not None:
+        cause = _broker(taken_from, LEFT)
+    else:
+        cause = _broker(broker, LEFT if effect in (OFFLINE, ISR_SHRANK) else JOINED)
+    return Event(at_s, kind, text, cause, effect, changed.count)
 
 
 def _of_reassignments(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:
