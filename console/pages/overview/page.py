@@ -9,7 +9,7 @@ from math import inf
 from typing import Final
 
 from ...area import Rendered, Visit
-from ...charts import Chart, Series, draw
+from ...charts import DECIMAL, KIB, Chart, Series, draw
 from ...formats import UNKNOWN, byte_rate, count, milliseconds, rate
 from ...live.counters import Rates, TopicTraffic
 from ...live.event_lines import EventLine, event_lines
@@ -170,13 +170,14 @@ def charts_of(series: Callable[[str, float], Series], now_s: float, span_s: floa
     `series` returns a recorded series of the last `span_s` seconds by its name. Series without values have no chart.
     """
     found = []
-    for title, names, say in (
-        ("records per second", (TopicTraffic.RECORDS_IN,), rate),
-        ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate),
-        ("milliseconds until the quorum has committed", (COMMIT_MS,), milliseconds),
-        ("partitions with problems", (UNDER_REPLICATED, OFFLINE), count),
+    for title, names, say, unit in (
+        ("records per second", (TopicTraffic.RECORDS_IN,), rate, DECIMAL),
+        ("bytes per second", (TopicTraffic.BYTES_IN, TopicTraffic.BYTES_OUT), byte_rate, KIB),
+        ("milliseconds until the quorum has committed", (COMMIT_MS,), milliseconds, DECIMAL),
+        ("partitions with problems", (UNDER_REPLICATED, OFFLINE), count, DECIMAL),
     ):
-        chart = draw(title, [series(name, span_s) for name in names], now_s=now_s, span_s=span_s, say=say)
+        lines = [series(name, span_s) for name in names]
+        chart = draw(title, lines, now_s=now_s, span_s=span_s, say=say, unit=unit)
         if chart is not None:
             found.append(chart)
     return found
@@ -187,7 +188,7 @@ async def show(visit: Visit) -> Rendered:
     sampler: Sampler = visit.sampler
     snapshot = await sampler.snapshot()
     span = visit.span()
-    charts = charts_of(sampler.series, snapshot.at_s, span.seconds)
+    charts = charts_of(sampler.series, sampler.now_s, span.seconds)
     commits = sampler.commits(span.seconds)
     model = overview(snapshot, sampler.rates, charts, sampler.events, commits, sampler.absent_since)
     return Rendered("Overview", "overview.html", model)
