@@ -67,12 +67,12 @@ class Overview:
         return UNKNOWN if self.commits is None else milliseconds(self.commits.mean_ms)
 
     @property
-    def commit_note(self) -> str:
-        """The time within which 99 % of the quorum's commits ended, and their number, as text."""
+    def commit_sentence(self) -> str:
+        """The mean time of the quorum's commits, the time within which 99 % ended, and their number, as a sentence."""
         if self.commits is None or (bound := self.commits.bound_of(0.99)) is None:
-            return "no commits yet"
-        slow = f"99 % within {bound:g} ms" if bound < inf else "some took very long"
-        return f"{slow}, of {self.commits.count:,.0f}"
+            return "There are no commits yet."
+        slow = f"99 % take up to {bound:g} ms" if bound < inf else "some take very long"
+        return f"{self.commits.count:,.0f} commits take {self.commit_text} on average, and {slow}."
 
     @property
     def brokers_text(self) -> str:
