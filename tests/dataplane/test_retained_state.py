@@ -44,7 +44,7 @@ TOPIC_ID = b"t" * 16
 
 def test_every_api_says_what_it_makes_a_broker_keep() -> None:
     table = HandlerTable(*(object.__new__(each) for each in handler_classes()))
-    served = [one.request_class.__name__.removesuffix("Request") for one in table]
+    served = [handler.request_class.__name__.removesuffix("Request") for handler in table]
     assert set(served) - set(RETAINED) == set(), "say in retained_state.py what the API keeps, and its bound"
     assert set(RETAINED) == set(served)
 
@@ -85,16 +85,16 @@ def password(user: str, sealed: bytes = b"s") -> AlterScramCredentials:
 
 def image() -> ClusterImage:
     """Return an image with one of each kind, and a topic of two partitions."""
-    one = ClusterImage()
-    one.apply(TopicRecord(topic_id=TOPIC_ID, name="t"))
+    found = ClusterImage()
+    found.apply(TopicRecord(topic_id=TOPIC_ID, name="t"))
     for index in range(2):
-        one.apply(PartitionRecord(topic_id=TOPIC_ID, partition=index, replicas=[1], isr=[1], leader=1))
-    one.configs[ResourceType.GROUP, "g"] = {"a": "1"}
-    one.client_quotas[(("user", "ann"),)] = {"producer_byte_rate": 1.0}
-    one.acls.add(Acl(2, "t", 3, "User:ann", "*", 3, 3))
-    one.scram_credentials["ann", 1] = SealedCredential(b"s", b"k", 4096)
-    one.mirrors.by_name["m"] = None  # type: ignore[assignment]
-    return one
+        found.apply(PartitionRecord(topic_id=TOPIC_ID, partition=index, replicas=[1], isr=[1], leader=1))
+    found.configs[ResourceType.GROUP, "g"] = {"a": "1"}
+    found.client_quotas[(("user", "ann"),)] = {"producer_byte_rate": 1.0}
+    found.acls.add(Acl(2, "t", 3, "User:ann", "*", 3, 3))
+    found.scram_credentials["ann", 1] = SealedCredential(b"s", b"k", 4096)
+    found.mirrors.by_name["m"] = None  # type: ignore[assignment]
+    return found
 
 
 @pytest.mark.parametrize(

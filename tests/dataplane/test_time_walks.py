@@ -87,7 +87,7 @@ async def test_what_threads_have_found_is_what_is_there(
             shelf.replica("t").log.advance_log_start_offset(start)
             left = list(enumerate(times))[start:]
             for timestamp in (1_000, *(chance.randrange(990, 1_210) for _ in range(8))):
-                expected = next(((offset, one) for offset, one in left if one >= timestamp), (-1, -1))
+                expected = next(((offset, stamp) for offset, stamp in left if stamp >= timestamp), (-1, -1))
                 assert await asked(shelf, timestamp) == expected
             assert await asked(shelf, MAX_TIMESTAMP) == max(left, key=lambda pair: (pair[1], -pair[0]))
     finally:

@@ -33,16 +33,16 @@ def test_topics_that_come_and_go_are_let_go() -> None:
             gone = image.topics.pop(f"t{number - LIVING}")
             del image.topics_by_id[gone.id]
     del topic, gone
-    alive = sum(isinstance(one, TopicState) for one in gc.get_objects())
+    alive = sum(isinstance(tracked, TopicState) for tracked in gc.get_objects())
     assert LIVING <= alive < 10 * LIVING
 
 
 def test_a_topic_that_stays_is_told_alike_after_others_have_gone() -> None:
     image, views = an_image(), TopicViews()
     stays = create(image, 0)
-    told = views.of(image, LISTENER, 12).encoded(stays, 0)
+    encoded = views.of(image, LISTENER, 12).encoded(stays, 0)
     for number in range(1, 500):
         views.of(image, LISTENER, 12).encoded(create(image, number), 0)
     for number in range(1, 500):
         del image.topics_by_id[image.topics.pop(f"t{number}").id]
-    assert views.of(image, LISTENER, 12).encoded(stays, 0) == told
+    assert views.of(image, LISTENER, 12).encoded(stays, 0) == encoded

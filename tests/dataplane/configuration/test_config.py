@@ -108,8 +108,8 @@ def test_a_listener_on_every_address_is_advertised_by_a_name(
     settings = properties(tmp_path, **listeners) | {"controller.quorum.voters": "101@10.0.0.2:9193"}
     monkeypatch.setattr(socket, "gethostname", lambda: "kafka7")
     assert _advertised(settings) == [("kafka7", 9092)]
-    told = settings | {"advertised.listeners": "PLAINTEXT://kafka7.example.com:9092"}
-    assert _advertised(told) == [("kafka7.example.com", 9092)]
+    changed = settings | {"advertised.listeners": "PLAINTEXT://kafka7.example.com:9092"}
+    assert _advertised(changed) == [("kafka7.example.com", 9092)]
 
 
 @pytest.mark.parametrize("name", ["", "localhost", "localhost.localdomain", "127.0.1.1"])
@@ -126,9 +126,9 @@ def test_a_machine_without_a_name_has_to_be_given_one(
 
 
 def test_only_what_is_advertised_is_told(tmp_path: Path) -> None:
-    told = {"advertised__listeners": "CLIENTS://public.example.com:443"}
-    config = BrokerConfig.from_properties(secured(tmp_path, **told))
-    assert [one.is_advertised for one in config.listeners] == [False, True]
+    listeners = {"advertised__listeners": "CLIENTS://public.example.com:443"}
+    config = BrokerConfig.from_properties(secured(tmp_path, **listeners))
+    assert [listener.is_advertised for listener in config.listeners] == [False, True]
     assert config.inter_broker_listener == "CLIENTS"
     shared = "PLAINTEXT://balancer:443,CLIENTS://balancer:443"
     assert len(BrokerConfig.from_properties(secured(tmp_path, advertised__listeners=shared)).listeners) == 2

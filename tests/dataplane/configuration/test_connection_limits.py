@@ -47,7 +47,7 @@ def test_limits_of_the_file_and_those_that_are_changed(tmp_path: Path) -> None:
     }
     limits = limits_of(tmp_path, changed, **given)
     assert (limits.most, limits.most_of_address, limits.rate) == (100, 10, 40)
-    assert [limits.most_of_addresses.of(one) for one in ("10.1.2.3", "10.2.3.4")] == [5, None]
+    assert [limits.most_of_addresses.of(address) for address in ("10.1.2.3", "10.2.3.4")] == [5, None]
     assert limits.most_of_listener == {"CLIENTS": 80}
     assert limits.rate_of_listener == {"CLIENTS": 30, "BROKERS": 20}
     assert limits.listener_of_brokers == "BROKERS"

@@ -30,21 +30,21 @@ VIEWS = st.builds(
 @given(st.sampled_from(["", "a", "b", "c"]), VIEWS, st.lists(VIEWS, max_size=5))
 def test_the_closest_replica(rack: str, leader: ReplicaView, followers: list[ReplicaView]) -> None:
     chosen = closest_replica(rack, leader, followers)
-    near = [one for one in followers if rack and one.rack == rack]
+    near = [follower for follower in followers if rack and follower.rack == rack]
     if leader.rack == rack or not near:
         assert chosen is None
         return
-    (first, *_) = [one for one in near if one.broker_id == chosen]
-    candidates = [one for one in near if one.broker_id == chosen]
+    (first, *_) = [replica for replica in near if replica.broker_id == chosen]
+    candidates = [replica for replica in near if replica.broker_id == chosen]
     assert first in near
     for other in near:
         assert any(
-            one.log_end_offset > other.log_end_offset
+            candidate.log_end_offset > other.log_end_offset
             or (
-                one.log_end_offset == other.log_end_offset
-                and (one.behind_ms, -one.broker_id) <= (other.behind_ms, -other.broker_id)
+                candidate.log_end_offset == other.log_end_offset
+                and (candidate.behind_ms, -candidate.broker_id) <= (other.behind_ms, -other.broker_id)
             )
-            for one in candidates
+            for candidate in candidates
         )
 
 

@@ -141,8 +141,8 @@ def test_incremental_answers_tell_what_full_ones_would(
                     if expected.error_code:
                         assert key[1] in answered
                     if not tight:
-                        told = answered.get(key[1], PartitionData())
-                        assert bytes(told.records or b"") == bytes(expected.records or b"")
+                        answer = answered.get(key[1], PartitionData())
+                        assert bytes(answer.records or b"") == bytes(expected.records or b"")
                 if tight and any(part.records for part in parts_of(full).values()):
                     assert any(part.records for part in answered.values()), "one batch comes always"
 
@@ -278,8 +278,8 @@ def test_what_becomes_of_deleted_topics() -> None:
         shelf.create("t", b"n" * 16, 1)
         assert errors(3)[ID] == ErrorCode.INCONSISTENT_TOPIC_ID
         shelf.create("u", unknown, 1)
-        told = parts_of(consumer.fetch(session_id=opened.session_id, session_epoch=4))
-        assert told[unknown, 0].error_code == 0
+        parts = parts_of(consumer.fetch(session_id=opened.session_id, session_epoch=4))
+        assert parts[unknown, 0].error_code == 0
 
     run(body)
 
@@ -340,15 +340,15 @@ def test_the_cache_does_as_a_scan_of_all_sessions_would(steps: list[tuple[int, i
         now_ms += passed
         if use and known:
             session_id = sorted(known)[use % len(known)]
-            session = next(one for one in cache if one.id == session_id)
+            session = next(cached for cached in cache if cached.id == session_id)
             cache.proceed(session, now_ms)
             known[session_id][2:] = [now_ms, now_ms - known[session_id][1] > EVICTABLE_AFTER_MS]
             continue
         expected_victim: int | None = None
         may = len(known) < slots
         if not may:
-            stale = min(known, key=lambda one: known[one][2])
-            evictable = [(entry[0], one) for one, entry in known.items() if entry[3]]
+            stale = min(known, key=lambda known_id: known[known_id][2])
+            evictable = [(entry[0], known_id) for known_id, entry in known.items() if entry[3]]
             if now_ms - known[stale][2] > EVICTABLE_AFTER_MS:
                 expected_victim = stale
             elif evictable and size > min(evictable)[0]:
@@ -360,7 +360,7 @@ def test_the_cache_does_as_a_scan_of_all_sessions_would(steps: list[tuple[int, i
             del known[expected_victim]
         if may:
             known[session.id] = [size, now_ms, now_ms, False]
-        assert {one.id for one in cache} == set(known)
+        assert {cached.id for cached in cache} == set(known)
 
 
 def test_a_cache_without_slots_declines() -> None:

@@ -115,17 +115,17 @@ def history(shelf: Shelf, follower: Follower) -> list[tuple[object, ...]]:
 
 
 async def test_a_history_of_fetches_is_answered_alike(tmp_path: Path) -> None:
-    told = []
+    answers = []
     for short in (True, False):
         folder = tmp_path / str(short)
         folder.mkdir()
         shelf = Shelf(folder)
         follower = Follower(shelf, short=short)
-        told.append(history(shelf, follower))
+        answers.append(history(shelf, follower))
         assert shelf.replica("t").high_watermark == 2
         assert follower.shortcuts == (8 if short else 0), "not the first, nor the one that forgets"
         await shelf.close()
-    assert told[0] == told[1]
+    assert answers[0] == answers[1]
 
 
 async def test_who_is_another_now_goes_the_long_way(tmp_path: Path) -> None:

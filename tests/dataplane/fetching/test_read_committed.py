@@ -93,7 +93,7 @@ def read(shelf: Shelf, offset: int, *, most: int = 1 << 20, **fields: Any) -> Pa
 
 def aborted(part: PartitionData) -> list[tuple[int, int]]:
     assert part.aborted_transactions is not None
-    return [(one.producer_id, one.first_offset) for one in part.aborted_transactions]
+    return [(transaction.producer_id, transaction.first_offset) for transaction in part.aborted_transactions]
 
 
 def taken(part: PartitionData, offset: int) -> tuple[list[bytes | None], int]:

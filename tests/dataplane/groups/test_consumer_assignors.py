@@ -102,9 +102,9 @@ def test_range_gives_contiguous_parts_that_are_alike_for_like_topics(count: int,
 def test_static_members_are_ordered_by_their_instance() -> None:
     topic = TOPICS[0]
     interested = frozenset((topic,))
-    one = [SubscribedMember("x", "i1", interested), SubscribedMember("a", "i2", interested)]
+    members = [SubscribedMember("x", "i1", interested), SubscribedMember("a", "i2", interested)]
     other = [SubscribedMember("b", "i1", interested), SubscribedMember("y", "i2", interested)]
-    assert assign_range(one, {topic: 2})["x"] == assign_range(other, {topic: 2})["b"]
+    assert assign_range(members, {topic: 2})["x"] == assign_range(other, {topic: 2})["b"]
 
 
 def test_a_thousand_members_with_subscriptions_of_their_own_do_not_stall_the_broker() -> None:

@@ -114,17 +114,17 @@ def test_what_one_gives_up_the_other_gets_only_when_it_has_let_go() -> None:
     second = group.heartbeat(join("m2", "a"), 0)
     assert (second.epoch, second.assigned) == (2, frozenset())
     assert group.state is ConsumerGroupState.RECONCILING
-    told = group.heartbeat(beat(first), 1)
-    assert told.epoch == 1
-    assert told.assigned is not None
-    assert len(told.assigned) == 2
+    reply = group.heartbeat(beat(first), 1)
+    assert reply.epoch == 1
+    assert reply.assigned is not None
+    assert len(reply.assigned) == 2
     assert group.heartbeat(beat(second), 2).assigned is None
-    kept = group.heartbeat(beat(told, topics.all_of("a")), 3)
+    kept = group.heartbeat(beat(reply, topics.all_of("a")), 3)
     assert (kept.epoch, kept.assigned) == (1, None)
-    moved = group.heartbeat(beat(told, told.assigned), 4)
+    moved = group.heartbeat(beat(reply, reply.assigned), 4)
     assert moved.epoch == 2
     given = group.heartbeat(beat(second), 5)
-    assert given.assigned == topics.all_of("a") - told.assigned
+    assert given.assigned == topics.all_of("a") - reply.assigned
     assert group.state is ConsumerGroupState.STABLE
 
 
@@ -161,12 +161,12 @@ def test_epochs_that_are_not_the_members() -> None:
     first = group.heartbeat(join("m1", "a"), 0)
     assert refused(group, MemberHeartbeat("m1", 2)) is ErrorCode.FENCED_MEMBER_EPOCH
     group.heartbeat(join("m2", "a"), 0)
-    told = group.heartbeat(beat(first), 0)
-    assert told.assigned is not None
-    moved = group.heartbeat(beat(told, told.assigned), 0)
+    reply = group.heartbeat(beat(first), 0)
+    assert reply.assigned is not None
+    moved = group.heartbeat(beat(reply, reply.assigned), 0)
     assert moved.epoch == 2
     # The answer was lost: the member says its old epoch, and nothing that is not its own.
-    assert group.heartbeat(MemberHeartbeat("m1", 1, owned=told.assigned), 0).epoch == 2
+    assert group.heartbeat(MemberHeartbeat("m1", 1, owned=reply.assigned), 0).epoch == 2
     assert refused(group, MemberHeartbeat("m1", 1, owned=topics.all_of("a"))) is ErrorCode.FENCED_MEMBER_EPOCH
     assert refused(group, MemberHeartbeat("m1", 1)) is ErrorCode.FENCED_MEMBER_EPOCH
     assert check_commit(group, "m1", 1, topics.all_of("a")) is ErrorCode.STALE_MEMBER_EPOCH

@@ -216,7 +216,7 @@ async def test_offsets_of_a_consumer_group_are_its_members_and_kept_while_it_sub
     assert commit(0) is ErrorCode.STALE_MEMBER_EPOCH
     assert commit(1, knows_epochs=False) is ErrorCode.UNSUPPORTED_VERSION
     deleted: list[tuple[ErrorCode, frozenset[str]]] = []
-    shard.delete_offsets("g", [("a", 0), ("b", 0)], lambda *told: deleted.append(told))
+    shard.delete_offsets("g", [("a", 0), ("b", 0)], lambda *answer: deleted.append(answer))
     assert deleted == [(ErrorCode.NONE, frozenset({"a"}))]
     assert list(shard.offsets.of_group("g")) == [("a", 0)]
     shard.expire()

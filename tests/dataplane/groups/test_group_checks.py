@@ -100,8 +100,8 @@ def consumers() -> ConsumerGroup:
 
 
 def _own_twice(group: ConsumerGroup) -> None:
-    one, other = group.members.values()
-    partition = next(iter(one.assigned))
+    member, other = group.members.values()
+    partition = next(iter(member.assigned))
     other.assigned |= {partition}
     other.since[partition] = 1
 

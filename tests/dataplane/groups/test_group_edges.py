@@ -51,9 +51,9 @@ def test_nobody_is_told_of_a_static_members_new_id_before_it_is_stored() -> None
     assert not joins(effects)
     (store,) = [e for e in effects if isinstance(e, StoreGroup)]
     assert store.then is not None
-    told = store.then(ErrorCode.NONE)
-    assert isinstance(told, JoinReply)
-    assert (told.ticket, told.error) == ("back", ErrorCode.NONE)
+    reply = store.then(ErrorCode.NONE)
+    assert isinstance(reply, JoinReply)
+    assert (reply.ticket, reply.error) == ("back", ErrorCode.NONE)
     refused = store.then(ErrorCode.NOT_COORDINATOR)
     assert (refused.ticket, refused.error) == ("back", ErrorCode.NOT_COORDINATOR)
 

@@ -26,14 +26,14 @@ def test_transitions_are_those_of_the_page(
 ) -> None:
     names = {state.value for state in states}
     table = PAGE[PAGE.index(heading) :].split("| from | to | when |")[1].split("\n\n")[0]
-    told = set()
+    written = set()
     for first, second in re.findall(r"^\| ([A-Za-z ]+) \| ([A-Za-z]+) \|", table, re.M):
         if first == "any":
-            told |= {(name, second) for name in names - {"Dead"}}
+            written |= {(name, second) for name in names - {"Dead"}}
         elif first == "any but Dead":
-            told |= {(name, second) for name in names - {"Dead", second}}
+            written |= {(name, second) for name in names - {"Dead", second}}
         else:
-            told.add((first, second))
-    assert told == {
+            written.add((first, second))
+    assert written == {
         (state.value, after.value) for state, all_after in transitions.items() for after in all_after
     }

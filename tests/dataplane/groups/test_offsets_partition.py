@@ -35,11 +35,11 @@ async def test_a_transaction_is_open_in_the_log_until_its_marker_is_replicated(t
     shard, partition = await loaded(cluster, 2), cluster[2].partition
     assert (seen(shard), shard.offsets.pending.has("g", T0)) == (None, True)
     end = partition.append_marker(*WRITER, commit=True, number=1, commit_index=1)
-    told: list[ErrorCode] = []
-    partition.on_high_watermark(end, told.append)
-    assert told == []
+    codes: list[ErrorCode] = []
+    partition.on_high_watermark(end, codes.append)
+    assert codes == []
     cluster.sync(2, 1, 3)
-    assert told == [ErrorCode.NONE]
+    assert codes == [ErrorCode.NONE]
     shard.transaction_ended(WRITER.producer_id, end, committed=True)
     for each in (shard, await loaded(cluster, 2)):
         assert (seen(each), each.offsets.pending.has("g", T0)) == (5, False)

@@ -242,11 +242,11 @@ async def described(
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
     response = await DescribeConfigsHandlers(quorum, 1, view(quorum)).describe_configs(at_version(4), request)
-    return {one.name: one for one in response.results[0].configs}
+    return {config.name: config for config in response.results[0].configs}
 
 
 def sources(found: DescribeConfigsResourceResult) -> list[tuple[str, int]]:
-    return [(one.name, one.source) for one in found.synonyms]
+    return [(synonym.name, synonym.source) for synonym in found.synonyms]
 
 
 async def test_no_keys_are_all_keys() -> None:
@@ -287,10 +287,10 @@ async def test_of_a_setting_that_refers_to_a_value_elsewhere_the_reference_is_de
         include_synonyms=True,
     )
     broker, topic = (await handlers.describe_configs(at_version(4), message)).results
-    (own,) = [one for one in broker.configs if one.name == "log.segment.bytes"]
+    (own,) = [config for config in broker.configs if config.name == "log.segment.bytes"]
     assert own.value == "${env:BYTES}"
-    assert [one.value for one in own.synonyms] == ["${env:BYTES}", "1073741824"]
-    assert [one.value for one in topic.configs if one.name == "segment.bytes"] == ["2097152"]
+    assert [synonym.value for synonym in own.synonyms] == ["${env:BYTES}", "1073741824"]
+    assert [config.value for config in topic.configs if config.name == "segment.bytes"] == ["2097152"]
 
 
 async def test_settings_of_brokers_that_nothing_knows_are_described_as_without_effect() -> None:
@@ -302,8 +302,8 @@ async def test_settings_of_brokers_that_nothing_knows_are_described_as_without_e
     assert (mine.value, mine.is_sensitive, mine.read_only) == (None, True, True)
     assert mine.config_source == ConfigSource.DYNAMIC_BROKER
     assert (sasl.value, sasl.is_sensitive) == ("70000", False)
-    for one in (mine, sasl):
-        assert (one.documentation or "").startswith("Without effect")
+    for setting in (mine, sasl):
+        assert (setting.documentation or "").startswith("Without effect")
     assert "my.plugin" not in await described(quorum, 4, "", None)
     assert "sasl.kerberos.min.time.before.relogin" in await described(quorum, 4, "", None)
 
@@ -425,8 +425,8 @@ async def test_secrets_travel_to_the_quorum_encrypted_and_those_that_it_refuses_
         await handlers.alter_configs(at_version(2), AlterConfigsRequest(resources=[resource]))
     else:
         changes = [AlterableConfig(name=name, value=value) for name, value in given.items()]
-        one = AlterConfigsResource(resource_type=4, resource_name="1", configs=changes)
-        request = IncrementalAlterConfigsRequest(resources=[one])
+        changed = AlterConfigsResource(resource_type=4, resource_name="1", configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[changed])
         assert "hunter2" not in repr(request)
         await handlers.incremental_alter_configs(at_version(1), request)
     (command,) = quorum.commands

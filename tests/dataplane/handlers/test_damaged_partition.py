@@ -64,7 +64,10 @@ async def listed(shelf: Shelf, timestamp: int) -> dict[int, tuple[int, int]]:
         SimpleNamespace(access=EVERYTHING, session=PeerSession(ANONYMOUS, "::1", "L"), api_version=7),
     )
     response = await ListOffsetsHandlers(shelf.replicas).list_offsets(request, message)
-    return {one.partition_index: (one.error_code, one.offset) for one in response.topics[0].partitions}
+    return {
+        partition.partition_index: (partition.error_code, partition.offset)
+        for partition in response.topics[0].partitions
+    }
 
 
 async def test_a_fetch_that_meets_a_cut_index_still_reads_the_other_partition(tmp_path: Path) -> None:

@@ -212,14 +212,14 @@ async def test_what_a_new_token_has(asked_ms: int, ends_ms: int, expires_ms: int
     broker = Broker()
     renewers = [CreatableRenewer(principal_type="User", principal_name=name) for name in ("eve", "a:b")]
     message = CreateDelegationTokenRequest(max_lifetime_ms=asked_ms, renewers=renewers)
-    told = await broker.ask(message)
-    assert told.issue_timestamp_ms == broker.now_ms
-    assert told.max_timestamp_ms - broker.now_ms == ends_ms
-    assert told.expiry_timestamp_ms - broker.now_ms == expires_ms
-    assert told.hmac == token_hmac(KEY, told.token_id)
+    token = await broker.ask(message)
+    assert token.issue_timestamp_ms == broker.now_ms
+    assert token.max_timestamp_ms - broker.now_ms == ends_ms
+    assert token.expiry_timestamp_ms - broker.now_ms == expires_ms
+    assert token.hmac == token_hmac(KEY, token.token_id)
     (shown,) = (await broker.ask(DescribeDelegationTokenRequest(owners=None))).tokens
-    assert (shown.token_id, shown.hmac) == (told.token_id, told.hmac)
-    assert [(one.principal_type, one.principal_name) for one in shown.renewers] == [
+    assert (shown.token_id, shown.hmac) == (token.token_id, token.hmac)
+    assert [(renewer.principal_type, renewer.principal_name) for renewer in shown.renewers] == [
         ("User", "eve"),
         ("User", "a:b"),
     ]
@@ -266,7 +266,7 @@ async def test_who_sees_which_tokens() -> None:
         if owners is not None:
             asked = [DescribedTokenOwner(principal_type="User", principal_name=name) for name in owners]
         answer = await broker.ask(DescribeDelegationTokenRequest(owners=asked), of(who), *rights)
-        return {one.token_id for one in answer.tokens}
+        return {token.token_id for token in answer.tokens}
 
     for who in ("ann", "bob", "eve"):
         assert await seen(who, None) == {of_bob}

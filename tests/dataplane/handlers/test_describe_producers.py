@@ -34,7 +34,7 @@ async def test_others_have_turns_while_many_producers_of_a_partition_are_told(tm
         await asyncio.sleep(0)
         turns += 1
     (partition,) = asked.result().topics[0].partitions
-    assert [(one.producer_id, one.producer_epoch) for one in partition.active_producers] == [
+    assert [(producer.producer_id, producer.producer_epoch) for producer in partition.active_producers] == [
         (number, 3) for number in range(PRODUCERS)
     ]
     assert turns > 4

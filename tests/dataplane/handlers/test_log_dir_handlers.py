@@ -57,11 +57,15 @@ def described(
 ) -> dict[str, DescribeLogDirsResult]:
     handlers = LogDirHandlers(logs, Moves())  # type: ignore[arg-type]
     answer = asyncio.run(handlers.describe(ASKED, DescribeLogDirsRequest(topics=topics)))
-    return {Path(one.log_dir).name: one for one in answer.results}
+    return {Path(result.log_dir).name: result for result in answer.results}
 
 
 def shown(result: DescribeLogDirsResult) -> dict[int, bool]:
-    return {one.partition_index: one.is_future_key for topic in result.topics for one in topic.partitions}
+    return {
+        partition.partition_index: partition.is_future_key
+        for topic in result.topics
+        for partition in topic.partitions
+    }
 
 
 def test_all_folders_with_what_is_in_them(logs: LogStore, tmp_path: Path) -> None:
@@ -81,7 +85,7 @@ def test_a_future_log_is_told_apart(logs: LogStore) -> None:
     logs.directories[0].logs["t", 0].truncation.truncate_fully_and_start_at(7)
     found = described(logs, None)
     assert shown(found["b"]) == {1: False, 0: True}
-    (future,) = [one for one in found["b"].topics[0].partitions if one.is_future_key]
+    (future,) = [partition for partition in found["b"].topics[0].partitions if partition.is_future_key]
     assert future.offset_lag == 7
 
 
@@ -109,8 +113,8 @@ def test_each_partition_has_its_own_answer(logs: LogStore) -> None:
     )
     answer = handlers.alter(ASKED, request)
     assert {
-        (topic.topic_name, one.partition_index): one.error_code
+        (topic.topic_name, partition.partition_index): partition.error_code
         for topic in answer.results
-        for one in topic.partitions
+        for partition in topic.partitions
     } == {("t", 0): 0, ("t", 9): ErrorCode.REPLICA_NOT_AVAILABLE, ("u", 1): 0}
     assert moves.asked == [("t", 0, "/a"), ("u", 1, "/b")]

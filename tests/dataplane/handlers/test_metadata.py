@@ -161,7 +161,7 @@ def test_a_fenced_broker_that_is_still_listed_is_no_controller_leader_or_live_re
     first, second = response.topics[0].partitions
     assert (first.leader_id, first.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
     assert (second.leader_id, second.error_code) == (2, 0)
-    assert [one.offline_replicas for one in (first, second)] == [[1, 3], [3, 1]]
+    assert [partition.offline_replicas for partition in (first, second)] == [[1, 3], [3, 1]]
 
 
 def test_a_broker_names_itself_beside_those_that_are_still_listed_when_all_are_fenced(
@@ -184,7 +184,7 @@ def test_describe_cluster_lists_as_metadata_does_and_says_who_is_fenced(
     answer = handlers.describe_cluster(request, DescribeClusterRequest())
     answer = decode(DescribeClusterResponse, encode(answer, version), version)
     still_listed = [(3, version >= 2)] if linger_ms else []
-    assert [(one.broker_id, one.is_fenced) for one in answer.brokers] == [
+    assert [(broker.broker_id, broker.is_fenced) for broker in answer.brokers] == [
         (1, False),
         (2, False),
         *still_listed,
@@ -366,7 +366,7 @@ def test_a_replica_lost_by_a_live_broker_is_shown_as_offline(quorum: StubQuorum)
         )
     )
     answer = metadata(quorum, MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 12)
-    assert [one.offline_replicas for one in answer.topics[0].partitions] == [[1, 3], [3]]
+    assert [partition.offline_replicas for partition in answer.topics[0].partitions] == [[1, 3], [3]]
 
 
 async def test_thousands_of_missing_topics_are_few_commands_and_each_is_answered_once(
@@ -410,7 +410,7 @@ async def test_what_a_lost_broker_led_is_told_once_there_is_news_of_it(
     quorum.add_topic("orders", TOPIC_ID, [[1, 2, 3], [1, 3, 2]])
     await wait_for(lambda: replies.replies)
     (topic,) = through_codec(replies.replies[0], 12).topics
-    assert [one.leader_id for one in topic.partitions] == [1, 1]
+    assert [partition.leader_id for partition in topic.partitions] == [1, 1]
 
 
 async def test_what_others_lead_is_told_at_once_beside_a_lost_broker(quorum: StubQuorum) -> None:
@@ -447,5 +447,5 @@ async def test_others_have_turns_while_a_few_topics_of_many_partitions_are_told(
             turns += 1
             await asyncio.sleep(0)
     assert turns > 3
-    told = through_codec(request.replies[0], version)
-    assert [len(topic.partitions) for topic in told.topics if "wide" in (topic.name or "")] == [1_000] * 9
+    response = through_codec(request.replies[0], version)
+    assert [len(topic.partitions) for topic in response.topics if "wide" in (topic.name or "")] == [1_000] * 9

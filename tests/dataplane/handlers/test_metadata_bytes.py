@@ -189,7 +189,7 @@ def partitions_by_the_book(
         return (
             broker is not None
             and not broker.fenced
-            and any(one.name == step.listener for one in broker.listeners)
+            and any(listener.name == step.listener for listener in broker.listeners)
         )
 
     def error_of(state: PartitionState) -> ErrorCode:
@@ -202,9 +202,14 @@ def partitions_by_the_book(
 
     for index, state in sorted(topic.partitions.items()):
         error, replicas, isr = error_of(state), list(state.replicas), list(state.isr)
-        offline = [one for one in replicas if not reached(one) or one in state.offline_replicas]
+        offline = [
+            replica for replica in replicas if not reached(replica) or replica in state.offline_replicas
+        ]
         if step.version == 0 and offline:
-            replicas, isr = [one for one in replicas if reached(one)], [one for one in isr if reached(one)]
+            replicas, isr = (
+                [replica for replica in replicas if reached(replica)],
+                [replica for replica in isr if reached(replica)],
+            )
             error = error or ErrorCode.REPLICA_NOT_AVAILABLE
         yield MetadataResponsePartition(
             error_code=error,
@@ -219,11 +224,13 @@ def partitions_by_the_book(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(steps, min_size=1, max_size=12), st.sampled_from([topic_views.KEPT_BYTES_MAX, 1_500]))
-def test_answers_are_the_plain_encoders_of_the_image_as_it_is(told: list[Step], kept_bytes_max: int) -> None:
+def test_answers_are_the_plain_encoders_of_the_image_as_it_is(
+    history: list[Step], kept_bytes_max: int
+) -> None:
     world = World()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(topic_views, "KEPT_BYTES_MAX", kept_bytes_max)
-        for step in told:
+        for step in history:
             world.change(step)
             for _ in range(2):
                 response, asked = world.ask(step)

@@ -48,15 +48,15 @@ def described(image: ClusterImage) -> dict[int, DescribedMirrorPartition]:
     handlers = MirrorHandlers(cast(Any, quorum), cast(Any, mirrors), cast(Any, None))
     (mirror,) = handlers.describe(cast(Any, None), DescribeMirrorsRequest()).mirrors
     assert mirror.takes_offsets
-    return {one.partition: one for one in mirror.topics[0].partitions}
+    return {partition.partition: partition for partition in mirror.topics[0].partitions}
 
 
 def test_committed_offsets_that_nobody_can_tell_are_a_gap() -> None:
     image = promoted_at_a_cut()
-    told = described(image)
-    assert (told[LED].fault, told[HAS_TOLD].fault) == (0, 0)
-    lost = told[LOST]
+    partitions = described(image)
+    assert (partitions[LED].fault, partitions[HAS_TOLD].fault) == (0, 0)
+    lost = partitions[LOST]
     assert (lost.fault, lost.fault_first, lost.fault_end) == (FaultKind.GAP, 0, 7)
     assert "no broker that has them is there (2, 4)" in lost.fault_reason
     image.apply(MirrorOffsetsToldRecord(mirror="m", partition=LOST, is_last=True, is_given_up=True))
-    assert not any(one.fault for one in described(image).values())
+    assert not any(partition.fault for partition in described(image).values())

@@ -55,8 +55,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[BrokersOverSockets]:
 
 async def say(client: RawConnection, message: bytes) -> bytes:
     answer = await client.call(AuthenticateNodeRequest(auth_bytes=message), 0)
-    told: bytes = answer.auth_bytes
-    return told
+    answered: bytes = answer.auth_bytes
+    return answered
 
 
 async def prove(client: RawConnection, own: NodeCredentials, server_id: int = LEADER) -> list[bytes]:
@@ -155,8 +155,8 @@ async def test_quotas_ask_who_the_peer_is(cluster: BrokersOverSockets) -> None:
                 await client.fetch(9)
                 connection = list(leader.server.connections)[-1]
                 connection.session = replace(connection.session, principal=Principal(USER, user))
-            told: int = (await ask(client)).throttle_time_ms
-            return told
+            throttled_ms: int = (await ask(client)).throttle_time_ms
+            return throttled_ms
 
     async def throttled(user: str | None) -> list[bool]:
         """Return whether Produce and Fetch are throttled."""
@@ -274,7 +274,7 @@ async def test_a_refusal_names_the_peer_and_what_it_claims(
                 nonce = (await stranger.receive(AuthenticateNodeRequest, 0)).auth_bytes
                 stranger.send(AuthenticateNodeRequest(auth_bytes=proof.receive(nonce)), 0)
             assert await closed(stranger)
-        (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+        (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
         assert f"{host}:{port}" in warning.getMessage()
         assert said in warning.getMessage()
 

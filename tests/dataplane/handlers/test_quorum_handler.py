@@ -85,12 +85,12 @@ def test_voters_that_do_not_vote_are_told_in_a_field_of_our_own() -> None:
     assert not decode(ReplicaState, encode(ReplicaState(replica_id=101), 0), 0).abstains
 
 
-@pytest.mark.parametrize(("leader_id", "told"), [(102, 102), (None, -1)])
-def test_without_an_answer_no_offset_is_made_up(leader_id: int | None, told: int) -> None:
+@pytest.mark.parametrize(("leader_id", "shown"), [(102, 102), (None, -1)])
+def test_without_an_answer_no_offset_is_made_up(leader_id: int | None, shown: int) -> None:
     state = ask(None, leader_id=leader_id)
     assert state.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert "no leader of the metadata quorum has answered" in (state.error_message or "")
-    assert (state.leader_id, state.leader_epoch, state.high_watermark) == (told, 3, -1)
+    assert (state.leader_id, state.leader_epoch, state.high_watermark) == (shown, 3, -1)
     assert {voter.replica_id: voter.log_end_offset for voter in state.current_voters} == {101: -1, 102: -1}
 
 

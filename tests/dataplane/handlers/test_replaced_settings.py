@@ -44,9 +44,10 @@ class Behind:
 
     def set(self, **configs: str) -> None:
         changes = [ConfigChange(name=name.replace("_", "."), value=value) for name, value in configs.items()]
-        one = ConfigResource(resource_type=ResourceType.TOPIC, resource_name="orders", changes=changes)
+        resource = ConfigResource(resource_type=ResourceType.TOPIC, resource_name="orders", changes=changes)
         assert (
-            self.controller.do(AlterConfigs(resources=[one]), AlterConfigsResult).resources[0].error_code == 0
+            self.controller.do(AlterConfigs(resources=[resource]), AlterConfigsResult).resources[0].error_code
+            == 0
         )
 
     def settings(self) -> dict[str, str]:

@@ -56,11 +56,11 @@ class Quorum:
             return partition_commands.ElectLeadersResult(
                 partitions=[
                     partition_commands.ElectedPartition(
-                        topic_id=one.topic_id,
-                        partition=one.partition,
-                        error_code=self.elections.get(one.partition, 0),
+                        topic_id=partition.topic_id,
+                        partition=partition.partition,
+                        error_code=self.elections.get(partition.partition, 0),
                     )
-                    for one in command.partitions
+                    for partition in command.partitions
                 ]
             )
         self.sizes.append(sum(len(topic.partitions) for topic in command.topics))
@@ -118,8 +118,8 @@ async def test_many_partitions_are_moved_in_pieces_and_answered_in_order() -> No
     answer = await PartitionReassignmentHandlers(quorum).alter(REQUEST, moves_of(4, 700))
     assert sum(quorum.sizes) == 2800
     assert max(quorum.sizes) <= 1000
-    told = [partition.error_message for topic in answer.responses for partition in topic.partitions]
-    assert told == [f"topic-{number}-{index}" for number in range(4) for index in range(700)]
+    messages = [partition.error_message for topic in answer.responses for partition in topic.partitions]
+    assert messages == [f"topic-{number}-{index}" for number in range(4) for index in range(700)]
 
 
 async def test_moves_that_come_after_a_failure_have_its_error() -> None:
@@ -142,9 +142,9 @@ def quorum_of(leaders: list[int], fails_from: int = 1000) -> Quorum:
 
 def told(answer: ElectLeadersResponse) -> dict[int, int]:
     return {
-        one.partition_id: one.error_code
+        result.partition_id: result.error_code
         for topic in answer.replica_election_results
-        for one in topic.partition_result
+        for result in topic.partition_result
     }
 
 

@@ -83,9 +83,13 @@ def test_replicas_that_could_lead_without_loss_are_named() -> None:
     stub.image.apply(
         PartitionRecord(topic_id=topic.id, replicas=[1, 2, 3], isr=[1], elr=[2], last_known_elr=[3], leader=1)
     )
-    (told,) = ask(stub, DescribeTopicPartitionsRequest()).topics[0].partitions
-    assert (told.isr_nodes, told.eligible_leader_replicas, told.last_known_elr) == ([1], [2], [3])
-    assert told.offline_replicas == [3]
+    (partition,) = ask(stub, DescribeTopicPartitionsRequest()).topics[0].partitions
+    assert (partition.isr_nodes, partition.eligible_leader_replicas, partition.last_known_elr) == (
+        [1],
+        [2],
+        [3],
+    )
+    assert partition.offline_replicas == [3]
 
 
 def test_a_cursor_below_nothing_is_refused() -> None:

@@ -110,8 +110,8 @@ def test_a_marker_has_no_place_among_our_decisions(tmp_path: Path) -> None:
     piece.release()
     header = parse_header(data)
     check_integrity(data, 0, header)
-    told = read_control_record(data)
-    assert told == ControlRecord(ControlType.COMMIT, 5, NO_COMMIT_INDEX)
+    record = read_control_record(data)
+    assert record == ControlRecord(ControlType.COMMIT, 5, NO_COMMIT_INDEX)
 
 
 def test_kafkas_markers_stay_as_they_are(tmp_path: Path) -> None:
@@ -208,13 +208,13 @@ def test_it_is_a_list_of_batches(
                     copied(log, base, count)
         else:
             end_at(log, number)
-            cut = [one for one in batches if one[1] < number]
+            cut = [batch for batch in batches if batch[1] < number]
             held = next((first for first, last in batches if first <= number <= last), number)
             end = min(held, number) if number < end else number
             batches = cut
         assert log.log_end_offset == end
         assert [(first, last) for first, last, _ in spans(log)] == [
-            one for one in batches if one[1] >= log.log_start_offset
+            batch for batch in batches if batch[1] >= log.log_start_offset
         ]
         log.check()
     log.close(clean=True)

@@ -99,14 +99,14 @@ def test_recovery_refuses_it_below_the_recovery_point(folder: Path, whole: bytes
 
 def test_an_epoch_above_those_of_batches_in_earlier_segments_is_cut_off_there(folder: Path) -> None:
     log = written(folder, LogConfig(segment_bytes=3 * SIZE))
-    paths = [one.path for one in log.segments]
+    paths = [segment.path for segment in log.segments]
     log.close(clean=False)
     assert len(paths) == 3
     data = paths[0].read_bytes()
     paths[0].write_bytes(flipped(data, "leader epoch far above", 2))
     log = opened(folder)
     assert log.log_end_offset == 2
-    assert [one.path for one in log.segments] == paths[:1]
+    assert [segment.path for segment in log.segments] == paths[:1]
     assert paths[0].read_bytes() == data[: 2 * SIZE]
     assert log.leader_epochs.entries == ((1, 0),)
     log.check()
@@ -156,9 +156,9 @@ def found_by_the_leader(log: PartitionLog, asked: int) -> str | None:
 def test_a_leader_that_looks_finds_it(folder: Path, whole: bytes, field: str, asked: int) -> None:
     log = opened(folder)
     segment(folder).write_bytes(flipped(whole, field))
-    told = found_by_the_leader(log, asked)
-    assert told is not None
-    assert "is damaged at byte" in told
+    found = found_by_the_leader(log, asked)
+    assert found is not None
+    assert "is damaged at byte" in found
     log.close(clean=False)
 
 

@@ -61,7 +61,9 @@ def test_what_stands_behind_a_loss_goes(tmp_path_factory: pytest.TempPathFactory
     starts = [position for position, _ in hit.walk(0, hit.base_offset)]
     kept = chance.randrange(len(starts))
     before = sum(
-        len(list(one.walk(0, one.base_offset))) for one in log.segments if one.base_offset < hit.base_offset
+        len(list(segment.walk(0, segment.base_offset)))
+        for segment in log.segments
+        if segment.base_offset < hit.base_offset
     )
     log.close(clean=False)
     os.truncate(hit.path, starts[kept])
@@ -231,9 +233,9 @@ def test_a_list_of_gaps_that_rotted_is_damage_of_this_log_alone(tmp_path: Path, 
     leaves_out(log)
     log.close(clean=False)
     (tmp_path / "t-0" / "offset-gaps").write_bytes(rotted)
-    with pytest.raises(KafkaError, match="offset-gaps is damaged") as told:
+    with pytest.raises(KafkaError, match="offset-gaps is damaged") as raised:
         reopened(tmp_path / "t-0")
-    assert told.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_below_the_recovery_point_a_gap_is_believed(tmp_path: Path) -> None:
@@ -249,7 +251,7 @@ def test_below_the_recovery_point_a_gap_is_believed(tmp_path: Path) -> None:
     log.close(clean=False)
     os.truncate(first.path, kept[-1])
     log = reopened(tmp_path / "t-0", recovery_point=end)
-    assert second.base_offset in [one.base_offset for one in log.segments]
+    assert second.base_offset in [segment.base_offset for segment in log.segments]
     assert offsets(log) == written[:lost] + written[lost + 1 :]
     log.close(clean=False)
 
@@ -282,9 +284,9 @@ def test_an_offset_that_rotted_is_damage(tmp_path: Path, hit: int, byte: int, fl
     data[starts[-1] + byte] ^= 1
     segment.path.write_bytes(data)
     if flushed:
-        with pytest.raises(KafkaError) as told:
+        with pytest.raises(KafkaError) as raised:
             reopened(tmp_path / "t-0", recovery_point=end)
-        assert told.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     else:
         log = reopened(tmp_path / "t-0")
         whole = [offset for offset in written if offset < segment.base_offset]

@@ -253,11 +253,16 @@ class LogAgainstAList(RuleBasedStateMachine):
                 if first >= self.log.log_start_offset:
                     assert self.log.leader_epochs.epoch_at(first) == epoch
 
-    @rule(fraction=st.floats(0, 1), upto=st.floats(0, 1), max_bytes=st.integers(0, 2500), one=st.booleans())
-    def read(self, fraction: float, upto: float, max_bytes: int, one: bool) -> None:
+    @rule(
+        fraction=st.floats(0, 1),
+        upto=st.floats(0, 1),
+        max_bytes=st.integers(0, 2500),
+        at_least_one=st.booleans(),
+    )
+    def read(self, fraction: float, upto: float, max_bytes: int, at_least_one: bool) -> None:
         start, end = self.log.log_start_offset, self.end
         offset, limit = start + int((end - start) * fraction), start + int((end - start) * upto)
-        piece = self.log.read(offset, max_bytes, limit, at_least_one=one)
+        piece = self.log.read(offset, max_bytes, limit, at_least_one=at_least_one)
         data = piece.read()
         piece.release()
         wanted = [b for b in self.batches if b[1] > offset and b[1] <= limit]
@@ -265,10 +270,10 @@ class LogAgainstAList(RuleBasedStateMachine):
         walked = list(walk_batches(data))
         if walked:
             assert piece.first_offset in (walked[0][1].base_offset, offset)
-            assert len(data) <= max_bytes or (one and len(walked) == 1)
+            assert len(data) <= max_bytes or (at_least_one and len(walked) == 1)
         elif wanted and wanted[0][0] <= offset:
             assert len(wanted[0][4]) > max_bytes
-            assert not one
+            assert not at_least_one
 
     @rule()
     def read_everything(self) -> None:

@@ -110,7 +110,9 @@ def test_of_a_topic_that_stamps_itself(tmp_path: Path, codec: Compression) -> No
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     log.config = LogConfig()
     log.produced.append(memoryview(with_header(bytes(stamped), max_timestamp=NOW + 10 * DAY_MS)), 0, NOW)
-    assert [(one.max_timestamp, one.is_log_append_time) for one in stored(log)][1:] == [(NOW, False)]
+    assert [(batch_header.max_timestamp, batch_header.is_log_append_time) for batch_header in stored(log)][
+        1:
+    ] == [(NOW, False)]
     log.close(clean=False)
 
 

@@ -362,7 +362,11 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
             search, found = found, found.find()
             search.close()
         above = next(
-            (at for at, one in enumerate(self.batches) if one.marker and one.marker.commit_index > asked),
+            (
+                at
+                for at, batch in enumerate(self.batches)
+                if batch.marker and batch.marker.commit_index > asked
+            ),
             None,
         )
         assert (above is None) == (found is None)
@@ -370,27 +374,33 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
             expected = self.batches[above].header.base_offset
             assert max(found.offset, self.log_start) == max(expected, self.log_start)
             open_ = {
-                one.producer_id: one.first for one in transactions_in(self.batches[:above]) if one.end is None
+                transaction.producer_id: transaction.first
+                for transaction in transactions_in(self.batches[:above])
+                if transaction.end is None
             }
             begin = min(open_.values(), default=expected)
             if found.offset == expected and begin >= self.log.segments[0].base_offset:
                 assert found.open_from == begin
-            ends = [one.end for one in transactions_in(self.batches[:above]) if one.end is not None]
+            ends = [
+                transaction.end
+                for transaction in transactions_in(self.batches[:above])
+                if transaction.end is not None
+            ]
             assert found.least_offset <= found.offset
             if found.offset == expected:
                 assert max(found.least_offset, self.log_start) == max(
                     0, self.log_start, *(end + 1 for end in ends)
                 )
             assert not any(
-                self.log_start <= one.header.base_offset < found.open_from
-                for one in self.batches[:above]
-                if one.is_data and open_.get(one.header.producer_id, expected) <= one.header.base_offset
+                self.log_start <= batch.header.base_offset < found.open_from
+                for batch in self.batches[:above]
+                if batch.is_data and open_.get(batch.header.producer_id, expected) <= batch.header.base_offset
             )
 
-    @rule(one=st.floats(0, 1), other=st.floats(0, 1))
-    def fetch(self, one: float, other: float) -> None:
+    @rule(begin=st.floats(0, 1), upto=st.floats(0, 1))
+    def fetch(self, begin: float, upto: float) -> None:
         start, end = self.log_start, self.end
-        low, high = sorted(start + int((end - start) * fraction) for fraction in (one, other))
+        low, high = sorted(start + int((end - start) * fraction) for fraction in (begin, upto))
         self._check_aborted(low, high)
         self._check_aborted_among(low, high)
 

@@ -58,7 +58,7 @@ class Quorum:
         self.asked: list[set[tuple[int, str, int]]] = []
 
     async def submit(self, command: FollowAcls) -> PlainResult:
-        self.asked.append({Acl.of(one)[:3] for one in command.acls})
+        self.asked.append({Acl.of(acl)[:3] for acl in command.acls})
         return PlainResult()
 
 

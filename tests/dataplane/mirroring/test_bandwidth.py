@@ -144,8 +144,8 @@ async def fetched(rate: int, batch_bytes: int, seconds: float, fetchers: int = 1
         for broker in range(fetchers)
     ]
     await asyncio.sleep(seconds)
-    for one in running:
-        one.close()
+    for fetcher in running:
+        fetcher.close()
     assert all(copy.log_end > 0 for copy in copies), "some partition had no turn"
     return source
 

@@ -54,8 +54,8 @@ def test_what_was_copied_and_cut_off_by_a_promotion_is_not_common(data: st.DataO
     assert common_offset(lineage_of(ours), len(ours), lineage_of(ours[:known]), cut) == cut
 
 
-def log(*epochs: tuple[int, int], start: int = 0, end: int = 0, **told: Any) -> DescribedLineage:
-    found = DescribedLineage(leader_epoch=9, log_start_offset=start, log_end_offset=end, **told)
+def log(*epochs: tuple[int, int], start: int = 0, end: int = 0, **fields: Any) -> DescribedLineage:
+    found = DescribedLineage(leader_epoch=9, log_start_offset=start, log_end_offset=end, **fields)
     found.epochs = pairs(*epochs)
     return found
 

@@ -105,7 +105,7 @@ async def test_offsets_of_ottla_are_copied_under_a_name_of_their_own() -> None:
     world = World()
     (wanted,) = await world.look()
     assert (wanted.name, wanted.source_topic_id, wanted.partitions) == (offsets_copy("m"), THERE, 1)
-    settings = {one.name: one.value for one in wanted.configs}
+    settings = {config.name: config.value for config in wanted.configs}
     assert settings == {"cleanup.policy": "compact", "min.compaction.lag.ms": str(OFFSETS_STAY_MS)}
     assert not world.topics.has_all(world.source.everything)
     world.copied()

@@ -151,8 +151,8 @@ def test_a_source_agrees_up_to_the_first_batch_of_another_epoch(
     batches: list[tuple[int, int]], reached: int | None
 ) -> None:
     copy = MirrorPartition(((1, 0), (3, 10)))
-    told = b"".join(make_batch(1, base_offset=at, leader_epoch=epoch) for epoch, at in batches)
-    assert agrees_to(copy, 10, 20, memoryview(told)) == reached
+    batches_there = b"".join(make_batch(1, base_offset=at, leader_epoch=epoch) for epoch, at in batches)
+    assert agrees_to(copy, 10, 20, memoryview(batches_there)) == reached
 
 
 def test_an_older_format_cannot_be_copied() -> None:

@@ -41,7 +41,9 @@ class Source:
                 return FindCutResponse(error_code=self.refused.get("cut", 0), cut=CUT)
             case ListAppVersionsRequest():
                 assert message.cut == CUT
-                versions = [AppVersion(transactional_id=str(one), app_version=1) for one in range(self.ids)]
+                versions = [
+                    AppVersion(transactional_id=str(number), app_version=1) for number in range(self.ids)
+                ]
                 return ListAppVersionsResponse(error_code=self.refused.get("versions", 0), versions=versions)
 
     async def metadata(self, topics: list[str]) -> MetadataResponse:

@@ -74,10 +74,12 @@ class Leader:
                     topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])]
                 )
             case ListOffsetsRequest():
-                told = ListOffsetsPartitionResponse(partition_index=0, offset=self._end)
+                partition = ListOffsetsPartitionResponse(partition_index=0, offset=self._end)
                 if not self.is_ready:
-                    told.error_code, told.offset = ErrorCode.OFFSET_NOT_AVAILABLE, -1
-                return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[told])])
+                    partition.error_code, partition.offset = ErrorCode.OFFSET_NOT_AVAILABLE, -1
+                return ListOffsetsResponse(
+                    topics=[ListOffsetsTopicResponse(name="t", partitions=[partition])]
+                )
             case FetchRequest():
                 wanted = message.topics[0].partitions[0].fetch_offset
                 if wanted == COPIED:
@@ -282,7 +284,7 @@ async def test_records_of_a_former_leader_are_not_copied_once_it_is_replaced_whi
     world.copy.checked_epoch = 3
     world.reported = world.replace
     await world.run_until_it_stops()
-    assert [one.epochs for one in world.reports] == [[SourceEpoch(epoch=3, start_offset=COPIED)]]
+    assert [report.epochs for report in world.reports] == [[SourceEpoch(epoch=3, start_offset=COPIED)]]
     assert world.appended == []
 
 

@@ -73,42 +73,42 @@ class Fetching:
 
 @asynccontextmanager
 async def fetching() -> AsyncIterator[Fetching]:
-    one = Fetching()
+    fetching_source = Fetching()
     try:
-        yield one
+        yield fetching_source
     finally:
-        one.fetcher.close()
+        fetching_source.fetcher.close()
 
 
 async def test_a_new_copy_is_asked_for_while_the_source_waits_with_another() -> None:
-    async with fetching() as one:
-        await one.asked(1)
-        one.copies.append(one.copy(1))
-        one.fetcher.wake()
-        await one.asked(2)
-        assert one.source.fetches == [(LANES[0], {0}), (LANES[1], {0, 1})]
-        assert one.source.waiting[0].cancelled()
+    async with fetching() as fetch:
+        await fetch.asked(1)
+        fetch.copies.append(fetch.copy(1))
+        fetch.fetcher.wake()
+        await fetch.asked(2)
+        assert fetch.source.fetches == [(LANES[0], {0}), (LANES[1], {0, 1})]
+        assert fetch.source.waiting[0].cancelled()
 
 
 async def test_news_that_are_of_no_copy_leave_a_fetch_alone() -> None:
-    async with fetching() as one:
-        await one.asked(1)
-        stopped = one.copy(1)
+    async with fetching() as fetch:
+        await fetch.asked(1)
+        stopped = fetch.copy(1)
         stopped.retry_at(asyncio.get_running_loop().time() + 60, "not now")
-        one.copies.append(stopped)
-        one.fetcher.wake()
+        fetch.copies.append(stopped)
+        fetch.fetcher.wake()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not one.source.waiting[0].done()
-        one.source.waiting[0].set_result(None)
+        assert not fetch.source.waiting[0].done()
+        fetch.source.waiting[0].set_result(None)
 
 
 async def test_who_is_closed_in_the_turn_in_which_a_fetch_is_given_up_fetches_no_more() -> None:
-    async with fetching() as one:
-        await one.asked(1)
-        one.copies.append(one.copy(1))
-        one.fetcher.wake()
-        one.fetcher.close()
+    async with fetching() as fetch:
+        await fetch.asked(1)
+        fetch.copies.append(fetch.copy(1))
+        fetch.fetcher.wake()
+        fetch.fetcher.close()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(one.source.fetches) == 1
+        assert len(fetch.source.fetches) == 1

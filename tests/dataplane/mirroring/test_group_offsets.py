@@ -46,7 +46,7 @@ class OneBroker:
 
     async def ask(self, broker_id: int, message: Any, *, at_most: int | None = None) -> Any:
         if isinstance(message, ListGroupsRequest):
-            return ListGroupsResponse(groups=[ListedGroup(group_id=one) for one in STORED])
+            return ListGroupsResponse(groups=[ListedGroup(group_id=group_id) for group_id in STORED])
         assert isinstance(message, OffsetFetchRequest)
         version = min(self._last, 10 if at_most is None else at_most)
         # like a connection, raises for fields that the version does not have
@@ -55,20 +55,20 @@ class OneBroker:
             return OffsetFetchResponse(
                 groups=[
                     OffsetFetchResponseGroup(
-                        group_id=one.group_id,
-                        error_code=_error_of(one.group_id),
+                        group_id=group.group_id,
+                        error_code=_error_of(group.group_id),
                         topics=[
                             OffsetFetchResponseTopics(
                                 name="orders" if version < 10 else "",
                                 topic_id=self.topic_id if version >= 10 else ZERO_UUID,
                                 partitions=[
-                                    OffsetFetchResponsePartitions(committed_offset=STORED[one.group_id]),
+                                    OffsetFetchResponsePartitions(committed_offset=STORED[group.group_id]),
                                     OffsetFetchResponsePartitions(partition_index=1, committed_offset=-1),
                                 ],
                             )
                         ],
                     )
-                    for one in message.groups
+                    for group in message.groups
                 ]
             )
         return OffsetFetchResponse(

@@ -100,8 +100,10 @@ class World:
         """Promote at a cut where these groups had these offsets."""
         image = self.quorum.image
         image.apply(MirrorOffsetsDueRecord(mirror="m", topic_id=COPY))
-        told = [MirroredOffset(group=name, topic_id=TOPIC, offset=one) for name, one in offsets.items()]
-        image.apply(MirrorOffsetsToldRecord(mirror="m", is_last=True, offsets=told))
+        mirrored = [
+            MirroredOffset(group=name, topic_id=TOPIC, offset=offset) for name, offset in offsets.items()
+        ]
+        image.apply(MirrorOffsetsToldRecord(mirror="m", is_last=True, offsets=mirrored))
         self.takeover.image_changed(image)
 
     async def taken(self) -> None:
@@ -113,7 +115,10 @@ class World:
         await until(look, "a report")
         report = self.quorum.submitted[0]
         assert isinstance(report, ReportOffsetsTaken)
-        assert (report.topic_id, [(one.partition, one.leader_epoch) for one in report.partitions]) == (
+        assert (
+            report.topic_id,
+            [(partition.partition, partition.leader_epoch) for partition in report.partitions],
+        ) == (
             OWN_ID,
             [(0, 4)],
         )

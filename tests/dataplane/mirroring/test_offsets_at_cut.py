@@ -68,8 +68,8 @@ class Log:
             apart.feed(memoryview(batch))
         names = set(wanted)
         found, other = (
-            dict(one.committed(names.__contains__, lambda _key, known: (PLACE, known.offset)))
-            for one in (whole, apart)
+            dict(offsets.committed(names.__contains__, lambda _key, known: (PLACE, known.offset)))
+            for offsets in (whole, apart)
         )
         assert found == other
         assert all(offsets.keys() == {PLACE} for offsets in found.values())

@@ -73,17 +73,17 @@ class Source:
                 return self.versions
             case MetadataRequest():
                 self.asked_for_metadata()
-                parts = [MetadataResponsePartition(partition_index=one) for one in range(self.partitions)]
+                parts = [MetadataResponsePartition(partition_index=index) for index in range(self.partitions)]
                 topic = MetadataResponseTopic(name="t", topic_id=THERE, partitions=parts)
                 return MetadataResponse(cluster_id=self.cluster_id, topics=[topic])
             case ListCutOffsetsRequest():
-                told = [
+                offsets = [
                     CutOffset(partition_index=index, offset=offset)
                     if offset >= 0
                     else CutOffset(partition_index=index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     for index, offset in self.offsets.items()
                 ]
-                return ListCutOffsetsResponse(topics=[CutOffsetsTopic(topic_id=THERE, partitions=told)])
+                return ListCutOffsetsResponse(topics=[CutOffsetsTopic(topic_id=THERE, partitions=offsets)])
 
     def kinds(self) -> list[str]:
         return [type(message).__name__ for _, message in self.asked]
@@ -132,8 +132,8 @@ class World:
         """Return the reports that the quorum gets now."""
         self.quorum.submitted.clear()
         await self.rounds.tell([self.copy])
-        assert all(isinstance(one, ReportMirrorCuts) for one in self.quorum.submitted)
-        return [part for one in self.quorum.submitted for part in one.partitions]
+        assert all(isinstance(report, ReportMirrorCuts) for report in self.quorum.submitted)
+        return [part for report in self.quorum.submitted for part in report.partitions]
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ async def test_a_round_has_offsets_if_they_were_looked_for_before_its_copies_wer
     world.topics.has_offsets = False
     world.source.asked_for_metadata = lambda: setattr(world.topics, "has_offsets", True)
     await world.rounds.announce([SOURCE_BROKER])
-    assert [one.has_offsets for one in world.quorum.submitted] == [True, False]
+    assert [report.has_offsets for report in world.quorum.submitted] == [True, False]
 
 
 async def test_a_round_is_announced_with_what_the_source_has_told_of_application_versions(
@@ -253,8 +253,8 @@ async def test_a_cut_counts_once_something_was_fetched_before_and_after_it_was_t
     world.partition.high_watermark = 100
     assert not await world.told()
     world.copy.fetched_in(9)
-    (told,) = await world.told()
-    assert (told.number, told.offset, told.leader_epoch, told.partition) == (0, 100, 4, 0)
+    (reached,) = await world.told()
+    assert (reached.number, reached.offset, reached.leader_epoch, reached.partition) == (0, 100, 4, 0)
     assert not await world.told(), "once"
 
 

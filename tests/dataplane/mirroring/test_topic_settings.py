@@ -39,18 +39,18 @@ def _world(error: ErrorCode = ErrorCode.NONE, *, copied: bool = False) -> World:
 
 def _tell(world: World, error: ErrorCode) -> None:
     """Answer the request for the topic's settings with an error."""
-    told = [] if error else [DescribeConfigsResourceResult(name="cleanup.policy", value="compact")]
+    configs = [] if error else [DescribeConfigsResourceResult(name="cleanup.policy", value="compact")]
     world.source.configs = DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(
-                error_code=error, resource_type=ResourceType.TOPIC, resource_name=TOPIC, configs=told
+                error_code=error, resource_type=ResourceType.TOPIC, resource_name=TOPIC, configs=configs
             )
         ]
     )
 
 
 def _settings(topic: MirroredTopic) -> dict[str, str]:
-    return {one.name: one.value for one in topic.configs}
+    return {config.name: config.value for config in topic.configs}
 
 
 async def test_a_copy_keeps_its_settings_while_the_source_does_not_tell_them() -> None:

@@ -72,7 +72,7 @@ class Broker:
 
     async def answers(self, version: int) -> list[PartitionProduceResponse]:
         answer = decode_response(ProduceRequest, memoryview(await self.answer()), version)[1]
-        return [one for topic in answer.responses for one in topic.partition_responses]
+        return [response for topic in answer.responses for response in topic.partition_responses]
 
     def acknowledge(self) -> None:
         """The follower has it all."""
@@ -236,11 +236,11 @@ async def test_answers_and_logs_are_the_same(tmp_path: Path, seed: int) -> None:
         for _ in range(60):
             message, version = producer.request(), chance.randint(3, 13)
             answers = []
-            for one in (plain, by_messages):
-                one.send(message, version)
-                waiting = asyncio.create_task(one.answer())
+            for either in (plain, by_messages):
+                either.send(message, version)
+                waiting = asyncio.create_task(either.answer())
                 while not waiting.done():
-                    one.acknowledge()
+                    either.acknowledge()
                     await asyncio.sleep(0)
                 answers.append(waiting.result())
             assert answers[0] == answers[1], (message, version)
@@ -277,35 +277,35 @@ async def test_a_transactional_batch_is_appended_within_its_transaction(
         (produce(("t", 1, first), transactional_id="id"), ErrorCode.INVALID_TXN_STATE),
         (produce(("t", 0, second), transactional_id="id"), ErrorCode.NONE),
     ]
-    async with broker(tmp_path, takes_plain=takes_plain, open_at=[(TOPICS["t"], 0)]) as one:
+    async with broker(tmp_path, takes_plain=takes_plain, open_at=[(TOPICS["t"], 0)]) as host:
         for message, error in cases:
-            one.send(message, 9)
-            (answer,) = await one.answers(9)
+            host.send(message, 9)
+            (answer,) = await host.answers(9)
             assert ErrorCode.of(answer.error_code) is error, message
 
 
 @pytest.mark.parametrize("takes_plain", [True, False])
 async def test_what_is_not_settled_in_time_is_unknown(tmp_path: Path, takes_plain: bool) -> None:
     records = encode_batch([(b"k", b"v", NOW_MS)])
-    async with broker(tmp_path, takes_plain=takes_plain) as one:
-        one.send(produce(("t", 0, records), ("u", 0, records), timeout_ms=1), 9)
-        told = [(answer.error_code, answer.base_offset) for answer in await one.answers(9)]
-        assert told == [(0, 0), (ErrorCode.REQUEST_TIMED_OUT, -1)]
-        one.acknowledge()
-        one.send(produce(("t", 0, records)), 9)
-        assert [answer.base_offset for answer in await one.answers(9)] == [1], "and answered once"
+    async with broker(tmp_path, takes_plain=takes_plain) as host:
+        host.send(produce(("t", 0, records), ("u", 0, records), timeout_ms=1), 9)
+        answers = [(answer.error_code, answer.base_offset) for answer in await host.answers(9)]
+        assert answers == [(0, 0), (ErrorCode.REQUEST_TIMED_OUT, -1)]
+        host.acknowledge()
+        host.send(produce(("t", 0, records)), 9)
+        assert [answer.base_offset for answer in await host.answers(9)] == [1], "and answered once"
 
 
 @pytest.mark.parametrize("takes_plain", [True, False])
 async def test_a_leader_that_goes_leaves_an_unknown_outcome(tmp_path: Path, takes_plain: bool) -> None:
     records = encode_batch([(b"k", b"v", NOW_MS)])
-    async with broker(tmp_path, takes_plain=takes_plain) as one:
-        one.send(produce(("u", 0, records), ("u", 1, records)), 10)
-        while one.shelf.replica("u", 1).log.log_end_offset == 0:
+    async with broker(tmp_path, takes_plain=takes_plain) as host:
+        host.send(produce(("u", 0, records), ("u", 1, records)), 10)
+        while host.shelf.replica("u", 1).log.log_end_offset == 0:
             await asyncio.sleep(0)
-        one.shelf.tell(one.shelf.state(TOPICS["u"], 0, leader=OTHER_ID, epoch=1, isr=[OWN_ID, OTHER_ID]))
-        one.acknowledge()
-        first, second = await one.answers(10)
+        host.shelf.tell(host.shelf.state(TOPICS["u"], 0, leader=OTHER_ID, epoch=1, isr=[OWN_ID, OTHER_ID]))
+        host.acknowledge()
+        first, second = await host.answers(10)
         assert (first.error_code, first.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
         assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (OTHER_ID, 1)
         assert (second.error_code, second.base_offset) == (0, 0)
@@ -326,13 +326,13 @@ async def test_one_that_is_refused_leaves_the_others_be(
         return append(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ProducedBatches, "append", faulty)
-    async with broker(tmp_path, takes_plain=takes_plain) as one:
-        one.send(produce(("u", 0, records), ("t", 1, records), ("t", 0, records)), 13)
+    async with broker(tmp_path, takes_plain=takes_plain) as host:
+        host.send(produce(("u", 0, records), ("t", 1, records), ("t", 0, records)), 13)
         while calls < 3:
             await asyncio.sleep(0)
-        one.acknowledge()
-        told = [(answer.index, answer.error_code, answer.base_offset) for answer in await one.answers(13)]
-        assert told == [(0, 0, 0), (1, ErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 0, 0)]
+        host.acknowledge()
+        answers = [(answer.index, answer.error_code, answer.base_offset) for answer in await host.answers(13)]
+        assert answers == [(0, 0, 0), (1, ErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 0, 0)]
 
 
 @pytest.mark.parametrize("takes_plain", [True, False])
@@ -346,9 +346,9 @@ async def test_a_topic_without_a_name_and_an_id_is_unknown(
     message = ProduceRequest(
         acks=-1, timeout_ms=60_000, topic_data=[TopicProduceData(name="", partition_data=[data])]
     )
-    async with broker(tmp_path, takes_plain=takes_plain) as one:
-        one.send(message, version)
-        assert [ErrorCode.of(answer.error_code) for answer in await one.answers(version)] == [error]
+    async with broker(tmp_path, takes_plain=takes_plain) as host:
+        host.send(message, version)
+        assert [ErrorCode.of(answer.error_code) for answer in await host.answers(version)] == [error]
 
 
 async def test_a_fault_of_ours_ends_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ async def test_a_fault_of_ours_ends_the_connection(tmp_path: Path, monkeypatch: 
         raise RuntimeError("planted")
 
     monkeypatch.setattr("ottla.dataplane.handlers.produce.write_produced", faulty)
-    async with broker(tmp_path) as one:
-        one.send(produce(("t", 0, encode_batch([(b"k", b"v", NOW_MS)]))), 13)
+    async with broker(tmp_path) as host:
+        host.send(produce(("t", 0, encode_batch([(b"k", b"v", NOW_MS)]))), 13)
         with pytest.raises(asyncio.IncompleteReadError):
-            await one.answer()
+            await host.answer()

@@ -29,7 +29,7 @@ async def test_after_a_fault_behind_the_append_the_outcome_is_unknown(tmp_path: 
         partition = bench.shelf.replica("t", 0)
         partition.watchers[99] = Faulty()
         bench.send(batch(0, 10, Compression.NONE), batch(0, 10, Compression.NONE))
-        assert [one.error_code for one in await bench.answer()] == [ErrorCode.REQUEST_TIMED_OUT, 0]
+        assert [response.error_code for response in await bench.answer()] == [ErrorCode.REQUEST_TIMED_OUT, 0]
         del partition.watchers[99]
         bench.send(batch(0, 10, Compression.NONE))
         (again,) = await bench.answer()

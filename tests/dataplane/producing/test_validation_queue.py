@@ -149,7 +149,9 @@ async def test_batches_are_stored_in_the_topics_form_and_in_order(tmp_path: Path
             assert header.compression == codec
             assert header[6:] == original[6:], "timestamps, producer, sequence and count are the producer's"
             assert header.base_offset == 2 * number
-            assert [record[1:] for record in records] == [one[1:] for one in decode_records(sent[number])]
+            assert [record[1:] for record in records] == [
+                sent_record[1:] for sent_record in decode_records(sent[number])
+            ]
         bench.send(sent[39])
         assert (await bench.answer())[0].base_offset == 78, "a duplicate is known as one"
 
@@ -161,8 +163,8 @@ async def test_one_that_is_refused_holds_nobody_up(tmp_path: Path) -> None:
         damaged[-1] ^= 1
         bench.send(bytes(damaged), batch(0, 10, Compression.LZ4))
         bench.send(batch(0, 10, Compression.LZ4), batch(1, 10, Compression.GZIP))
-        assert [one.error_code for one in await bench.answer()] == [ErrorCode.CORRUPT_MESSAGE, 0]
-        assert [one.base_offset for one in await bench.answer()] == [0, 2]
+        assert [response.error_code for response in await bench.answer()] == [ErrorCode.CORRUPT_MESSAGE, 0]
+        assert [response.base_offset for response in await bench.answer()] == [0, 2]
         bomb = encode_batch([(None, bytes(1 << 20), 0)] * 80, compression=Compression.ZSTD)
         assert len(bomb) < 100_000
         bench.send(bomb)
@@ -199,9 +201,11 @@ async def test_large_batches_keep_their_places_among_small_ones(tmp_path: Path) 
             assert (answer.error_code, answer.base_offset) == (0, 2 * number)
         assert not bench.queue.waiting
         stored = bench.stored()
-        assert [header.compression for header, _ in stored] == [parse_header(one).compression for one in sent]
+        assert [header.compression for header, _ in stored] == [
+            parse_header(batch).compression for batch in sent
+        ]
         assert [[record[2:] for record in records] for _, records in stored] == [
-            [record[2:] for record in decode_records(one)] for one in sent
+            [record[2:] for record in decode_records(batch)] for batch in sent
         ]
 
 
@@ -287,7 +291,7 @@ async def test_a_producer_waits_for_no_more_than_the_batches_that_threads_have_b
         while bench.queue.turns.waiting < 19:
             await asyncio.sleep(0.001)
         go_on.set()
-        assert [one.error_code for one in await victim.answer()] == [0, 0]
+        assert [response.error_code for response in await victim.answer()] == [0, 0]
         for _ in range(20):
             assert (await bench.answer())[0].error_code == 0
     assert begun.index(99) <= 3, "two that were begun with, and one more turn of the other connection"
@@ -355,7 +359,7 @@ async def test_a_request_that_has_taken_its_time_goes_on_in_threads(tmp_path: Pa
             for number in range(7):
                 answers = await bench.answer()
                 expected = (0, 2 * min(number, 5))
-                assert [(one.error_code, one.base_offset) for one in answers] == [expected] * 2
+                assert [(answer.error_code, answer.base_offset) for answer in answers] == [expected] * 2
 
 
 async def test_what_no_longer_has_to_be_compressed_waits_for_what_has(tmp_path: Path) -> None:

@@ -288,10 +288,10 @@ def test_the_log_of_the_leader_says_who_changed_what(
 
     with caplog.at_level(logging.INFO, "ottla.metadata_quorum.admin_audit"):
         run(scenario())
-    told = [record.getMessage() for record in caplog.records if "admin_audit" in record.name]
+    lines = [record.getMessage() for record in caplog.records if "admin_audit" in record.name]
     who = f"Principal = User:root from host = {HOST}, by way of broker 1: "
     acl = "ALLOW User:bob from * ALTER on Cluster:LITERAL:kafka-cluster"
-    assert told == [
+    assert lines == [
         f"{who}created the ACL {acl}",
         f"{who}set the SCRAM-SHA-256 credential of eve",
         f"{who}set max.connections, max.connections.per.ip of broker (default)",
@@ -300,11 +300,11 @@ def test_the_log_of_the_leader_says_who_changed_what(
 
 
 def test_the_log_of_the_leader_says_who_gave_committed_offsets_up(caplog: pytest.LogCaptureFixture) -> None:
-    told = AdminAudit(None, ClusterImage)
+    audit = AdminAudit(None, ClusterImage)
     given_up = MirrorOffsetsToldRecord(mirror="m", partition=3, is_last=True, is_given_up=True)
     submitted = SubmitCommand(principal="User:root", host=HOST)
     with caplog.at_level(logging.INFO, "ottla.metadata_quorum.admin_audit"):
-        told.applied(1, submitted, AcceptMirrorFaults(mirror="m"), [(None, given_up)])
+        audit.applied(1, submitted, AcceptMirrorFaults(mirror="m"), [(None, given_up)])
     assert caplog.messages == [
         f"Principal = User:root from host = {HOST}, by way of broker 1: accepted a fault of the mirror m: partition 3 "
         "of its copy of committed offsets is lost"
@@ -363,8 +363,8 @@ def test_the_log_of_the_leader_says_who_let_a_copy_go_on(
     with caplog.at_level(logging.INFO, "ottla.metadata_quorum.admin_audit"):
         run(scenario())
     who = f"Principal = User:root from host = {HOST}, by way of broker 1: "
-    told = [record.getMessage() for record in caplog.records if "admin_audit" in record.name]
-    assert told == [
+    lines = [record.getMessage() for record in caplog.records if "admin_audit" in record.name]
+    assert lines == [
         f"{who}{what}"
         for what in (
             "created the mirror m of there:9092 (cluster there), topics o.* and groups g",

@@ -64,11 +64,11 @@ def beating(nodes: int = 1) -> Iterator[tuple[HeartbeatThread, list[FakeNode]]]:
 
 
 def test_each_node_is_told_its_own_answers() -> None:
-    with beating(2) as (_, (one, other)):
-        first = one.next()
+    with beating(2) as (_, (node, other)):
+        first = node.next()
         assert first.answered == 0
-        one.answer(first.counter)
-        assert one.next().answered == first.counter
+        node.answer(first.counter)
+        assert node.next().answered == first.counter
         other.next()
         assert other.next().answered == 0
 
@@ -89,18 +89,18 @@ def test_old_and_foreign_answers_are_not_heard() -> None:
 
 
 def test_without_a_link_there_are_no_heartbeats_and_a_new_link_has_new_keys() -> None:
-    with beating(2) as (thread, (one, other)):
-        one.next()
-        thread.link_lost(one.node_id)
+    with beating(2) as (thread, (node, other)):
+        node.next()
+        thread.link_lost(node.node_id)
         for _ in range(3):
             other.next()
-        one.socket.settimeout(3 * INTERVAL_S)
+        node.socket.settimeout(3 * INTERVAL_S)
         with pytest.raises(TimeoutError):
             while True:  # messages in transit
-                one.next()
-        one.seal = DatagramSeal(b"n" * 32, is_broker=False)
-        thread.link_opened(one.node_id, DatagramSeal(b"n" * 32, is_broker=True))
-        assert one.next().broker_id == 1
+                node.next()
+        node.seal = DatagramSeal(b"n" * 32, is_broker=False)
+        thread.link_opened(node.node_id, DatagramSeal(b"n" * 32, is_broker=True))
+        assert node.next().broker_id == 1
 
 
 def test_an_overdue_answer_is_asked_for_more_often_until_it_comes() -> None:

@@ -50,9 +50,9 @@ def push(first: int, end: int) -> FeedRecords:
 @given(st.lists(st.tuples(st.integers(0, len(HISTORY)), st.integers(0, len(HISTORY))), max_size=30))
 def test_whatever_arrives_the_image_is_a_prefix_of_the_history(pushes: list[tuple[int, int]]) -> None:
     follower = ImageFollower(1)
-    for one, other in pushes:
+    for left, right in pushes:
         before = follower.image.offset
-        first, end = min(one, other), max(one, other)
+        first, end = min(left, right), max(left, right)
         outcome = follower.records(push(first, end))
         if end <= before:
             assert outcome is Fold.NOTHING

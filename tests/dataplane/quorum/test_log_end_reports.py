@@ -48,8 +48,8 @@ def known(node: QuorumNode) -> dict[LogKey, int]:
     """Return the ends of broker 1's logs, as this node knows them."""
     table: ProgressTable = node.duties.progress
     return {
-        (one.topic_id, one.partition): one.log_end_offset
-        for one in table.of([(TOPIC, number) for number in range(COUNT)])
+        (progress.topic_id, progress.partition): progress.log_end_offset
+        for progress in table.of([(TOPIC, number) for number in range(COUNT)])
     }
 
 
@@ -65,11 +65,11 @@ async def test_every_log_is_told_in_a_few_messages(tmp_path: Path, heard: list[S
         node = await cluster.leading()
         await until(has_told_all(node, session.broker_epoch))
         assert known(node) == {key: end for key, (_, end) in there.items()}
-        told = [len(one.progress) for one in heard if one.progress]
-        assert (sum(told), max(told)) == (COUNT, LOGS_AT_ONCE)
+        sizes = [len(heartbeat.progress) for heartbeat in heard if heartbeat.progress]
+        assert (sum(sizes), max(sizes)) == (COUNT, LOGS_AT_ONCE)
         there.change((TOPIC, 0), (2, 9))
         await until(lambda: known(node)[TOPIC, 0] == 9)
-        assert len([one for one in heard if one.progress][-1].progress) == 1
+        assert len([heartbeat for heartbeat in heard if heartbeat.progress][-1].progress) == 1
 
 
 async def test_the_next_piece_waits_for_the_answer_to_the_one_before() -> None:
@@ -77,8 +77,8 @@ async def test_the_next_piece_waits_for_the_answer_to_the_one_before() -> None:
     asked = asyncio.Event()
     reports = LogEndReports(logs, asked.set)
     reports.new_leader(takes_pieces=True)
-    told = reports.piece(7, waits=True)
-    assert told is not None
+    piece = reports.piece(7, waits=True)
+    assert piece is not None
     assert reports.is_amid_round
     reports.sent(5)
     assert reports.piece(7, waits=True) is None
@@ -89,15 +89,15 @@ async def test_the_next_piece_waits_for_the_answer_to_the_one_before() -> None:
     reports.answered(5)
     async with asyncio.timeout(DEADLINE_S):
         await asked.wait()
-    told += reports.piece(7, waits=True) or []
+    piece += reports.piece(7, waits=True) or []
     reports.sent(6)
     assert reports.reported_offset == 0
     at_the_interval = reports.piece(7, waits=False)
     assert at_the_interval is not None
-    told += at_the_interval
+    piece += at_the_interval
     assert not reports.is_amid_round
     assert reports.reported_offset == 7
-    assert sorted(one.partition for one in told) == list(range(COUNT))
+    assert sorted(progress.partition for progress in piece) == list(range(COUNT))
     assert reports.piece(8, waits=True) == [], "a piece with a successor is not awaited"
     reports.stop()
 
@@ -117,7 +117,7 @@ async def test_a_leader_of_before_is_told_all_at_once(
         await session.registered()
         node = await cluster.leading()
         await until(has_told_all(node, session.broker_epoch))
-        assert [len(one.progress) for one in heard if one.progress] == [COUNT]
+        assert [len(heartbeat.progress) for heartbeat in heard if heartbeat.progress] == [COUNT]
         assert len(known(node)) == COUNT
 
 
@@ -133,7 +133,7 @@ async def test_another_leader_is_told_everything_anew(tmp_path: Path, heard: lis
         await until(lambda: cluster.leader is not None and len(known(cluster.leader)) == COUNT)
         assert cluster.leader is not None
         await until(has_told_all(cluster.leader, session.broker_epoch))
-        assert max(len(one.progress) for one in heard) <= LOGS_AT_ONCE
+        assert max(len(heartbeat.progress) for heartbeat in heard) <= LOGS_AT_ONCE
 
 
 async def test_a_node_that_is_not_known_to_lead_is_not_told_that_nothing_is_new(
@@ -150,7 +150,7 @@ async def test_a_node_that_is_not_known_to_lead_is_not_told_that_nothing_is_new(
         session._links[node.config.node_id].cut("by the test")
         there.change((TOPIC, 0), (1, 9))
         await until(lambda: known(node)[TOPIC, 0] == 9)
-        told = [(len(one.progress), one.told_offset > 0) for one in heard]
-        assert told[0] == (0, False)
-        assert told.index((0, False)) < told.index((1, True))
+        pieces = [(len(heartbeat.progress), heartbeat.told_offset > 0) for heartbeat in heard]
+        assert pieces[0] == (0, False)
+        assert pieces.index((0, False)) < pieces.index((1, True))
         await until(has_told_all(node, session.broker_epoch))

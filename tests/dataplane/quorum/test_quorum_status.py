@@ -27,7 +27,7 @@ def test_the_leader_tells_of_voters_and_brokers_and_the_next_leader_too(tmp_path
                     while True:
                         status = await session.quorum_status(TIMEOUT_S)
                         assert status is not None
-                        ends = [one.log_end_offset for one in (*status.voters, *status.observers)]
+                        ends = [standing.log_end_offset for standing in (*status.voters, *status.observers)]
                         if len(set(ends)) == 1 and len(status.observers) == 1:
                             return status
                         await asyncio.sleep(0.01)

@@ -42,7 +42,10 @@ def told(
     reported: ReportedLogEnds, image_offset: int = 1, at_most: int | None = None
 ) -> list[tuple[bytes, int, int, int]]:
     news = reported.next_piece(image_offset, at_most)
-    return [(one.topic_id, one.partition, one.leader_epoch, one.log_end_offset) for one in news]
+    return [
+        (progress.topic_id, progress.partition, progress.leader_epoch, progress.log_end_offset)
+        for progress in news
+    ]
 
 
 def test_what_moved_is_told_once() -> None:

@@ -62,8 +62,8 @@ class AtHand:
             return None
         if self._rng.random() < self._changes:
             self._answers = TransactionAnswers()
-        told = self._answers.answer(1, question, self.table, self.asked)  # type: ignore[arg-type]
-        return decode_session_message(encode_session_message(told))  # type: ignore[return-value]
+        answer = self._answers.answer(1, question, self.table, self.asked)  # type: ignore[arg-type]
+        return decode_session_message(encode_session_message(answer))  # type: ignore[return-value]
 
 
 def table_of(count: int, writers: int = 0, places: int = 50) -> TransactionTable:
@@ -90,7 +90,9 @@ async def test_all_pages_make_one_list() -> None:
     leader = AtHand(table_of(12_000))
     found = await TransactionQuestions(leader.ask).ids(TIMEOUT_S)
     assert found is not None
-    assert [one.transactional_id for one in found] == [f"id-{number}" for number in range(12_000)]
+    assert [transaction.transactional_id for transaction in found] == [
+        f"id-{number}" for number in range(12_000)
+    ]
     assert leader.asked == 12
 
 
@@ -99,7 +101,7 @@ async def test_a_listing_begins_again_with_another_leader(seed: int) -> None:
     leader = AtHand(table_of(5_000), changes=0.2, seed=seed)
     found = await TransactionQuestions(leader.ask).ids(TIMEOUT_S)
     assert found is not None
-    assert sorted(one.producer_id for one in found) == list(range(5_000))
+    assert sorted(transaction.producer_id for transaction in found) == list(range(5_000))
 
 
 async def test_listings_at_the_same_time_do_not_disturb_each_other() -> None:
@@ -110,7 +112,7 @@ async def test_listings_at_the_same_time_do_not_disturb_each_other() -> None:
     assert every is not None
     assert some is not None
     assert len(every) == 3_000
-    assert [one.producer_id for one in some] == [7, 2_999]
+    assert [transaction.producer_id for transaction in some] == [7, 2_999]
 
 
 async def test_parts_of_descriptions_are_put_together() -> None:
@@ -121,20 +123,20 @@ async def test_parts_of_descriptions_are_put_together() -> None:
     assert found is not None
     assert found.keys() == table.by_id.keys()
     assert leader.asked > 10
-    for name, told in found.items():
-        known = {one.producer_id: one.places for one in table.by_id[name].writers.values()}
-        assert {one.producer_id: one.topics for one in told.writers} == {
+    for name, transaction in found.items():
+        known = {writer.producer_id: writer.places for writer in table.by_id[name].writers.values()}
+        assert {writer.producer_id: writer.topics for writer in transaction.writers} == {
             producer_id: by_topic(places) for producer_id, places in known.items()
         }
-        assert len(told.writers) == 40
-        assert not told.first_writer
+        assert len(transaction.writers) == 40
+        assert not transaction.first_writer
 
 
 async def test_a_writer_with_very_many_partitions_is_told_at_once() -> None:
     table = table_of(2, writers=2, places=30_000)
     found = await TransactionQuestions(AtHand(table).ask).describe(["id-1", "id-0"], TIMEOUT_S)
     assert found is not None
-    assert [len(one.topics[0].partitions) for one in found["id-0"].writers] == [30_000, 30_000]
+    assert [len(writer.topics[0].partitions) for writer in found["id-0"].writers] == [30_000, 30_000]
 
 
 async def test_a_cut_of_very_many_places_is_the_least_of_its_parts() -> None:
@@ -200,12 +202,12 @@ def test_any_broker_is_told_by_the_leader_and_by_the_next_one(tmp_path: Path) ->
                 place = (session.image.topics["t"].id, 1)
                 assert await cut(other, place) == -1
                 assert await cut(other, (b"n" * 16, 0)) == 0
-                told = await other.transactions.describe(["x", "y"], TIMEOUT_S)
-                assert told is not None
-                assert told["x"].phase == Phase.PREPARE_COMMIT
-                assert told.keys() == {"x"}
+                described = await other.transactions.describe(["x", "y"], TIMEOUT_S)
+                assert described is not None
+                assert described["x"].phase == Phase.PREPARE_COMMIT
+                assert described.keys() == {"x"}
                 listed = await other.transactions.ids(TIMEOUT_S, phases=[Phase.PREPARE_COMMIT])
-                assert [one.transactional_id for one in listed or ()] == ["x"]
+                assert [transaction.transactional_id for transaction in listed or ()] == ["x"]
                 assert await other.transactions.ids(TIMEOUT_S, phases=[Phase.EMPTY]) == []
                 if len(cluster.nodes) == 3:
                     assert other.leader_id is not None
@@ -220,7 +222,7 @@ def test_an_end_is_told_before_it_is_applied_and_counts_for_what_is_asked_afterw
     async def scenario() -> None:
         async with QuorumAndSessions(tmp_path, nodes=3) as cluster:
             settled: list[tuple[str, int]] = []
-            session = await cluster.broker(1, on_settled=lambda *told: settled.append(told))
+            session = await cluster.broker(1, on_settled=lambda *settlement: settled.append(settlement))
             await session.unfenced()
             await session.submit(
                 CreateTopics(topics=[NewTopic(name="t", num_partitions=2, replication_factor=1)], seed=1)

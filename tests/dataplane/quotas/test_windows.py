@@ -27,13 +27,13 @@ class SlowRate:
         keep_ms = WINDOWS.samples * WINDOWS.sample_ms
         # A sample that is too old when something happens is gone for ever.
         times = [event[0] for event in self.events] + [now_ms]
-        return [one for one in found if not any(time >= one[-1][0] + keep_ms for time in times)]
+        return [window for window in found if not any(time >= window[-1][0] + keep_ms for time in times)]
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         kept = self.samples(now_ms)
         elapsed = now_ms - kept[0][0][0] if kept else 0
         over_ms = max(elapsed + max(0, WINDOWS.samples - 1 - elapsed // WINDOWS.sample_ms) * 1000, 1)
-        rate = sum(amount for one in kept for _, amount in one) * 1000 / over_ms
+        rate = sum(amount for window in kept for _, amount in window) * 1000 / over_ms
         return round((rate - limit) / limit * over_ms) if rate > limit else 0
 
 

@@ -104,14 +104,14 @@ def frame_of(answer: SessionAnswer, parts: list[object]) -> bytes:
 def plain(answer: SessionAnswer) -> tuple[object, ...]:
     rows = [
         (
-            one.key,
-            one.error,
-            one.high_watermark,
-            one.log_start_offset,
-            one.diverging,
-            bytes(one.records or b""),
+            partition.key,
+            partition.error,
+            partition.high_watermark,
+            partition.log_start_offset,
+            partition.diverging,
+            bytes(partition.records or b""),
         )  # type: ignore[arg-type]
-        for one in answer.partitions
+        for partition in answer.partitions
     ]
     return answer.session_id, answer.error, sorted(rows, key=repr)
 
@@ -136,7 +136,7 @@ def as_read(fetch: FollowerFetch) -> FollowerFetch:
     return fetch._replace(positions=list(fetch.positions), forgotten=list(fetch.forgotten))
 
 
-@given(FETCHES.filter(lambda one: not one.forgotten and len(one.positions) < 100))
+@given(FETCHES.filter(lambda fetch: not fetch.forgotten and len(fetch.positions) < 100))
 def test_the_usual_request_is_read_the_short_way(fetch: FollowerFetch) -> None:
     frame = memoryview(write_fetch(fetch, 500, 7))[4:]
     message, _ = decode_from(FetchRequest, frame, VERSION, header_end(fetch))
@@ -189,7 +189,7 @@ def test_an_answer_is_what_the_generic_codec_writes(answer: SessionAnswer) -> No
     )
 
 
-@given(answers(diverge=False, most=1).filter(lambda one: len(one.partitions) == 1))
+@given(answers(diverge=False, most=1).filter(lambda answer: len(answer.partitions) == 1))
 def test_an_answer_about_one_partition_is_what_the_generic_codec_writes(answer: SessionAnswer) -> None:
     records = bytes(answer.partitions[0].records or b"")  # type: ignore[arg-type]
     frame = write_head(7, answer, len(records)) + records + ANSWER_END
@@ -204,7 +204,7 @@ def test_an_answer_is_read_as_it_was_given(answer: SessionAnswer) -> None:
     assert (correlation_id, plain(found)) == (7, plain(answer))
 
 
-@given(answers(diverge=False).filter(lambda one: len(one.partitions) < 100))
+@given(answers(diverge=False).filter(lambda answer: len(answer.partitions) < 100))
 def test_the_usual_answer_takes_the_short_way(answer: SessionAnswer) -> None:
     assert read_answer(memoryview(frame_of(answer, encode_answer(answer, VERSION)))) is not None
 

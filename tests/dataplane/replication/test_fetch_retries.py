@@ -30,8 +30,8 @@ def replica(index: int) -> Any:
 
 def delays(partitions: int, rounds: int) -> list[set[float]]:
     """Return the waiting times of the partitions after each of `rounds` refusals."""
-    told: dict[PartitionKey, float] = {}
-    session = LeaderSession(1, FetchLimits(), told.__setitem__, lambda partition, error: None)
+    waits: dict[PartitionKey, float] = {}
+    session = LeaderSession(1, FetchLimits(), waits.__setitem__, lambda partition, error: None)
     for index in range(partitions):
         session.follow(replica(index))
     found = []
@@ -41,12 +41,13 @@ def delays(partitions: int, rounds: int) -> list[set[float]]:
             assert fetch is not None
             assert 0 < len(fetch.positions) <= POSITIONS_MAX
             refused = [
-                PartitionAnswer(one.key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for one in fetch.positions
+                PartitionAnswer(position.key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                for position in fetch.positions
             ]
             assert session.answered(SessionAnswer(1, refused))
         assert not session.has_more_to_say
-        found.append(set(told.values()))
-        for key in told:
+        found.append(set(waits.values()))
+        for key in waits:
             session.again(key)
     return found
 

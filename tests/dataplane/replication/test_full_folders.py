@@ -58,13 +58,13 @@ class Reported:
         self.all += [(key, writable) for key in sorted(keys)]
 
 
-def watched(one: Broker, trials: Trials, monkeypatch: pytest.MonkeyPatch) -> tuple[RoomWatch, Reported]:
+def watched(host: Broker, trials: Trials, monkeypatch: pytest.MonkeyPatch) -> tuple[RoomWatch, Reported]:
     """Watch the folders of a broker."""
     monkeypatch.setattr(room_watch, "try_room", trials)
     monkeypatch.setattr("ottla.dataplane.storage.room.HOLDS_S", 0.0)
     reported = Reported()
-    one.replicas.unwritable = UnwritableReplicas(reported, one.replicas.offline)
-    return RoomWatch(one.logs, one.replicas, interval_s=0.001), reported
+    host.replicas.unwritable = UnwritableReplicas(reported, host.replicas.offline)
+    return RoomWatch(host.logs, host.replicas, interval_s=0.001), reported
 
 
 def fails(call: str, number: int) -> mock._patch[mock.MagicMock]:
@@ -76,27 +76,27 @@ async def test_a_full_folder_gives_way_as_a_whole_and_the_other_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     trials = Trials()
-    async with broker(tmp_path) as one:
-        one.create(4)
-        one.produce(0, 1)
-        full = one.folder(0)
-        watch, reported = watched(one, trials, monkeypatch)
+    async with broker(tmp_path) as host:
+        host.create(4)
+        host.produce(0, 1)
+        full = host.folder(0)
+        watch, reported = watched(host, trials, monkeypatch)
         trials.refused[full.path] = number
         with fails("os.pwrite", number):
-            assert code(lambda: one.produce(0, 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert code(lambda: host.produce(0, 1)) is ErrorCode.KAFKA_STORAGE_ERROR
         await until(lambda: reported.all, "a report")
         assert reported.all == [((TOPIC, 0), False), ((TOPIC, 2), False)]
         assert str(full.path) in watch.lack()
-        assert one.content(0), "existing records can be read"
-        one.produce(1, 1)
-        one.create(1, first=4)
-        assert one.folder(4) is not full, "new logs go where there is room"
-        assert not one.reports, "the replicas are not lost"
+        assert host.content(0), "existing records can be read"
+        host.produce(1, 1)
+        host.create(1, first=4)
+        assert host.folder(4) is not full, "new logs go where there is room"
+        assert not host.reports, "the replicas are not lost"
         del trials.refused[full.path]
         await until(lambda: not watch.lack(), "room")
         await until(lambda: len(reported.all) == 4, "the report of that")
         assert reported.all[2:] == [((TOPIC, 0), True), ((TOPIC, 2), True)]
-        one.produce(0, 1)
+        host.produce(0, 1)
         await watch.close()
 
 
@@ -105,19 +105,19 @@ async def test_a_follower_fetches_nothing_until_there_is_room(
 ) -> None:
     trials = Trials()
     state = {"topic_id": TOPIC, "partition": 0, "replicas": [2, 1], "isr": [2], "leader": 2}
-    async with broker(tmp_path) as one:
-        one.push(TopicRecord(topic_id=TOPIC, name="t"), PartitionRecord(**state))  # type: ignore[arg-type]
-        watch, reported = watched(one, trials, monkeypatch)
-        followed = one.replicas._fetchers._leader_of
+    async with broker(tmp_path) as host:
+        host.push(TopicRecord(topic_id=TOPIC, name="t"), PartitionRecord(**state))  # type: ignore[arg-type]
+        watch, reported = watched(host, trials, monkeypatch)
+        followed = host.replicas._fetchers._leader_of
         assert followed == {(TOPIC, 0): 2}
-        trials.refused[one.folder(0).path] = errno.ENOSPC
-        one.folder(0).lacks(refusal(errno.ENOSPC))
+        trials.refused[host.folder(0).path] = errno.ENOSPC
+        host.folder(0).lacks(refusal(errno.ENOSPC))
         await until(lambda: reported.all == [((TOPIC, 0), False)], "a report")
         assert not followed
-        one.push(PartitionRecord(offline_replicas=[1], leader_epoch=1, **state))  # type: ignore[arg-type]
+        host.push(PartitionRecord(offline_replicas=[1], leader_epoch=1, **state))  # type: ignore[arg-type]
         assert not followed, "not with the next leader either"
         assert reported.all == [((TOPIC, 0), False)], "the quorum knows"
-        one.push(PartitionRecord(leader_epoch=2, **state))  # type: ignore[arg-type]
+        host.push(PartitionRecord(leader_epoch=2, **state))  # type: ignore[arg-type]
         await until(lambda: len(reported.all) == 2, "a report of what the quorum does not know")
         trials.refused.clear()
         await until(lambda: reported.all[-1] == ((TOPIC, 0), True), "room")
@@ -130,12 +130,12 @@ async def test_a_lack_of_descriptors_counts_only_if_a_trial_meets_it_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lasts: bool
 ) -> None:
     trials = Trials()
-    async with broker(tmp_path) as one:
-        one.create(1)
-        watch, reported = watched(one, trials, monkeypatch)
+    async with broker(tmp_path) as host:
+        host.create(1)
+        watch, reported = watched(host, trials, monkeypatch)
         if lasts:
-            trials.refused[one.folder(0).path] = errno.EMFILE
-        one.folder(0).lacks(refusal(errno.EMFILE))
+            trials.refused[host.folder(0).path] = errno.EMFILE
+        host.folder(0).lacks(refusal(errno.EMFILE))
         await until(lambda: not watch._doubted and watch._watching is not None, "a trial")
         if lasts:
             await until(lambda: reported.all == [((TOPIC, 0), False)], "a report")
@@ -149,14 +149,14 @@ async def test_a_trial_that_finds_a_read_only_disk_takes_the_folder_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials = Trials()
-    async with broker(tmp_path) as one:
-        one.create(2)
-        watch, reported = watched(one, trials, monkeypatch)
-        broken = one.folder(0)
+    async with broker(tmp_path) as host:
+        host.create(2)
+        watch, reported = watched(host, trials, monkeypatch)
+        broken = host.folder(0)
         trials.refused[broken.path] = errno.EROFS
         broken.lacks(refusal(errno.ENOSPC))
         await until(lambda: broken.failure is not None, "the failure of the folder")
-        await until(lambda: one.reports == [(TOPIC, 0)], "the report of the loss")
+        await until(lambda: host.reports == [(TOPIC, 0)], "the report of the loss")
         await until(lambda: watch._watching is not None and watch._watching.done(), "the end of all trials")
         assert all(not writable for _, writable in reported.all), "a lost replica is not reported as writable"
         await watch.close()
@@ -166,17 +166,17 @@ async def test_a_log_that_cannot_be_made_is_reported_and_made_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials = Trials()
-    async with broker(tmp_path) as one:
-        watch, reported = watched(one, trials, monkeypatch)
-        trials.refused.update({directory.path: errno.ENOSPC for directory in one.logs.directories})
+    async with broker(tmp_path) as host:
+        watch, reported = watched(host, trials, monkeypatch)
+        trials.refused.update({directory.path: errno.ENOSPC for directory in host.logs.directories})
         with fails("ottla.dataplane.log.partition_log.open_folder", errno.ENOSPC) as opened:
             opened.side_effect = refusal(errno.ENOSPC)
-            one.create(1)
+            host.create(1)
         await until(lambda: ((TOPIC, 0), False) in reported.all, "a report")
         trials.refused.clear()
         await until(lambda: not watch.lack(), "room")
-        one.replicas.making.look_for_missing_logs()
-        one.produce(0, 1)
+        host.replicas.making.look_for_missing_logs()
+        host.produce(0, 1)
         await watch.close()
 
 
@@ -184,17 +184,17 @@ async def test_a_replica_that_comes_to_a_full_disk_does_not_wait_for_the_next_tr
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials = Trials()
-    async with broker(tmp_path) as one:
-        watch, reported = watched(one, trials, monkeypatch)
+    async with broker(tmp_path) as host:
+        watch, reported = watched(host, trials, monkeypatch)
         watch._interval_s = 600.0
-        one.create(2)
-        for directory in one.logs.directories:
+        host.create(2)
+        for directory in host.logs.directories:
             trials.refused[directory.path] = errno.ENOSPC
             directory.lacks(refusal(errno.ENOSPC))
         await until(lambda: len(reported.all) == 2, "a report of those that are there")
-        one.create(2, first=2)
+        host.create(2, first=2)
         with fails("os.pwrite", errno.ENOSPC):
-            assert code(lambda: one.produce(2, 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert code(lambda: host.produce(2, 1)) is ErrorCode.KAFKA_STORAGE_ERROR
         await until(lambda: {key for key, _ in reported.all} == {(TOPIC, index) for index in range(4)}, "all")
         await watch.close()
 

@@ -30,38 +30,38 @@ class Told:
     def news(self) -> dict[bytes, tuple[int, int]]:
         """Return the news by topic."""
         news = self._reported.next_piece(image_offset=1)
-        return {one.topic_id: (one.leader_epoch, one.log_end_offset) for one in news}
+        return {progress.topic_id: (progress.leader_epoch, progress.log_end_offset) for progress in news}
 
 
 async def test_the_quorum_hears_of_logs_that_come_grow_and_go(tmp_path: Path) -> None:
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
-        told = Told(replicas)
+        reports = Told(replicas)
         replicas.image_changed(image, fold(image, *topic(OLD_TOPIC)))
-        assert told.news() == {OLD_TOPIC: (0, 0)}
+        assert reports.news() == {OLD_TOPIC: (0, 0)}
         produce(replicas, 3)
-        assert told.news() == {OLD_TOPIC: (0, 3)}
-        assert told.news() == {}
+        assert reports.news() == {OLD_TOPIC: (0, 3)}
+        assert reports.news() == {}
         replicas.image_changed(
             image, fold(image, TopicRemovedRecord(topic_id=OLD_TOPIC), *topic(leader_epoch=4))
         )
-        assert told.news() == {NEW_TOPIC: (4, 0)}
+        assert reports.news() == {NEW_TOPIC: (4, 0)}
         lost = replicas.get("t", 0)
         replicas.take_offline([(NEW_TOPIC, 0)])
-        assert told.news() == {}
+        assert reports.news() == {}
         assert lost.leader is None
         replicas.offline.discard((NEW_TOPIC, 0))
         replicas.look_again((NEW_TOPIC, 0))
-        assert told.news() == {NEW_TOPIC: (4, 0)}, "the same end, of a log that was gone meanwhile"
+        assert reports.news() == {NEW_TOPIC: (4, 0)}, "the same end, of a log that was gone meanwhile"
 
 
 async def test_a_new_leadership_of_an_empty_log_is_news(tmp_path: Path) -> None:
     """The epoch of its last record is then the leadership's epoch."""
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
-        told = Told(replicas)
+        reports = Told(replicas)
         replicas.image_changed(image, fold(image, *topic()))
-        assert told.news() == {NEW_TOPIC: (0, 0)}
+        assert reports.news() == {NEW_TOPIC: (0, 0)}
         later = PartitionRecord(
             topic_id=NEW_TOPIC,
             partition=0,
@@ -72,7 +72,7 @@ async def test_a_new_leadership_of_an_empty_log_is_news(tmp_path: Path) -> None:
             partition_epoch=1,
         )
         replicas.image_changed(image, fold(image, later))
-        assert told.news() == {NEW_TOPIC: (3, 0)}
+        assert reports.news() == {NEW_TOPIC: (3, 0)}
 
 
 # ---------------------------------------------------------------- the ISR

@@ -206,7 +206,7 @@ def test_a_newer_state_is_taken_whole(states: list[tuple[int, set[int], list[int
     """Remaining replicas keep their progress; new ones have none."""
     state = leader()
     for partition_epoch, others, order in states:
-        replicas = tuple(one for one in order if one == 1 or one in others)
+        replicas = tuple(broker_id for broker_id in order if broker_id == 1 or broker_id in others)
         isr = replicas[: 1 + len(replicas) // 2] if 1 in replicas[: 1 + len(replicas) // 2] else (1,)
         known, epoch_before, in_sync = dict(state.followers), state.partition_epoch, state.in_sync
         if state.update(partition_epoch, isr, replicas, now_ms=3):
@@ -215,7 +215,7 @@ def test_a_newer_state_is_taken_whole(states: list[tuple[int, set[int], list[int
             assert set(state.followers) == set(replicas) - {1}
             for broker_id, progress in state.followers.items():
                 assert progress is known.get(broker_id, progress)
-            assert all(state.followers[one].caught_up_ms == 3 for one in set(isr) - {1, *known})
+            assert all(state.followers[broker_id].caught_up_ms == 3 for broker_id in set(isr) - {1, *known})
         else:
             assert (state.followers, state.in_sync) == (known, in_sync)
             assert partition_epoch <= epoch_before

@@ -20,10 +20,10 @@ def _append(log: PartitionLog, producer_id: int, sequence: int) -> None:
     log.produced.append(memoryview(make_batch(producer=(producer_id, 0, sequence))), 0, wall_ms())
 
 
-async def _moved(one: Broker, *, empty: bool) -> PartitionLog:
+async def _moved(host: Broker, *, empty: bool) -> PartitionLog:
     """Delete a producer's records, then move the log: no batch names that producer."""
-    one.create(1)
-    log = one.replicas.get("t", 0).log
+    host.create(1)
+    log = host.replicas.get("t", 0).log
     for sequence in range(3):
         _append(log, DELETED, sequence)
     log.roll(wall_ms())
@@ -32,10 +32,10 @@ async def _moved(one: Broker, *, empty: bool) -> PartitionLog:
     log.flush()
     log.advance_log_start_offset(3)
     assert len(log.segments) == 1
-    target = one.move(0)
-    await until(lambda: one.folder(0) is target and not target.retired, "the move")
-    await until(lambda: not one.other(0).retired, "the old log to go")
-    return one.replicas.get("t", 0).log
+    target = host.move(0)
+    await until(lambda: host.folder(0) is target and not target.retired, "the move")
+    await until(lambda: not host.other(0).retired, "the old log to go")
+    return host.replicas.get("t", 0).log
 
 
 def _forget_what_the_stop_knew(path: Path) -> None:
@@ -49,14 +49,14 @@ def _forget_what_the_stop_knew(path: Path) -> None:
 async def test_a_producer_of_which_no_batch_is_left_moves_with_the_log(
     tmp_path: Path, *, clean: bool, empty: bool
 ) -> None:
-    async with broker(tmp_path, clean=clean) as one:
-        log = await _moved(one, empty=empty)
+    async with broker(tmp_path, clean=clean) as host:
+        log = await _moved(host, empty=empty)
         entry = log.producers.get(DELETED)
         assert entry is not None
         assert entry.last_sequence == 2
     _forget_what_the_stop_knew(tmp_path)
-    async with broker(tmp_path) as one:
-        one.create(1)
-        entry = one.replicas.get("t", 0).log.producers.get(DELETED)
+    async with broker(tmp_path) as host:
+        host.create(1)
+        entry = host.replicas.get("t", 0).log.producers.get(DELETED)
         assert entry is not None
         assert entry.last_sequence == 2

@@ -53,7 +53,9 @@ class Moving(History):
             )
         elif len(state.replicas) > 2 and state.isr != {broker}:
             isr = state.isr - {broker}
-            cluster.state = replace(state, replicas=[one for one in state.replicas if one != broker])
+            cluster.state = replace(
+                state, replicas=[replica for replica in state.replicas if replica != broker]
+            )
             leader = state.leader if state.leader != broker else self.chance.choice(sorted(isr))
             cluster.elect(leader, isr=isr, tell=())
 

@@ -511,9 +511,9 @@ def test_a_batch_that_could_never_be_appended_holds_nothing_back(tmp_path: Path)
     damaged, two = batch(b"first", producer=(7, 0, 5)), batch(b"first", producer=(7, 0, 5)) * 2
     damaged[-1] ^= 1
     for refused in (damaged, two, damaged[:60]):
-        with pytest.raises(KafkaError) as told:
+        with pytest.raises(KafkaError) as raised:
             leader.partition.append(memoryview(refused), required_acks=-1)
-        assert told.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert raised.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     cluster.elect(1, isr=(1, 2))
     leader.produce(b"first", producer=(7, 0, 0))
     assert leader.values() == [b"first"]
@@ -747,9 +747,9 @@ def test_followers_go_on_behind_a_gap_with_which_their_leaders_log_ends(tmp_path
     cluster.sync(1, 2)
     cluster.fetch(3, 1)
     assert [node.log.log_end_offset for node in cluster.nodes.values()] == [5, 5, 5]
-    assert [(one.leader_epoch, sorted(member for member, _ in one.isr)) for one in leader.proposals][:1] == [
-        (2, [1, 2])
-    ]
+    assert [
+        (proposal.leader_epoch, sorted(member for member, _ in proposal.isr)) for proposal in leader.proposals
+    ][:1] == [(2, [1, 2])]
     cluster[2].crash()
     assert (cluster[2].log.log_start_offset, cluster[2].log.log_end_offset) == (0, 5)
     cluster.elect(1, isr=(1, 2, 3))

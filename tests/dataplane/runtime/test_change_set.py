@@ -31,8 +31,8 @@ def test_each_reader_hears_of_everything_once_since_it_asked_last(steps: list[st
             assert list(readers[step].take()) == list(there if news is None else news)
             expected[step] = {}
     for reader, news in zip(readers, expected, strict=True):
-        for one in "abcde":
-            assert (one in reader) == (news is None or one in news)
+        for letter in "abcde":
+            assert (letter in reader) == (news is None or letter in news)
 
 
 def test_whoever_has_not_asked_yet_keeps_nothing() -> None:
@@ -48,6 +48,6 @@ def test_whoever_has_not_asked_yet_keeps_nothing() -> None:
 def test_what_is_noted_while_a_reader_goes_through_is_taken_next() -> None:
     moved: ChangeSet[int] = ChangeSet()
     reader = moved.since(lambda: range(3))
-    for one in reader.take():
-        moved.note(one + 10)
+    for number in reader.take():
+        moved.note(number + 10)
     assert list(reader.take()) == [10, 11, 12]

@@ -30,8 +30,8 @@ class Broker:
         self.tokens = DelegationTokens(Secrets(keys), lambda: self.image, lambda: self.now_ms)
 
     def keep(self, *states: TokenState) -> None:
-        self.image |= {one.token_id: one for one in states}
-        self.tokens.changed(one.token_id for one in states)
+        self.image |= {token.token_id: token for token in states}
+        self.tokens.changed(token.token_id for token in states)
 
     def forget(self, token_id: str) -> None:
         del self.image[token_id]
@@ -62,7 +62,7 @@ def test_tokens_are_found_by_their_secrets_as_long_as_they_are_there() -> None:
     assert broker.tokens.with_secret(secret) == state("a", expires_at_ms=5)
     broker.forget("a")
     assert broker.tokens.with_secret(secret) is None
-    assert [one.token_id for one in broker.tokens.all()] == ["b"]
+    assert [token.token_id for token in broker.tokens.all()] == ["b"]
 
 
 def test_tokens_of_an_older_key_stay_valid_and_those_of_a_strange_one_are_none(
@@ -101,15 +101,17 @@ async def test_a_storm_of_logins_makes_one_credential(monkeypatch: pytest.Monkey
 
 
 async def test_each_broker_asks_a_client_for_the_same() -> None:
-    one, another = Broker(OLD), Broker(OLD)
-    for broker in (one, another):
+    first, another = Broker(OLD), Broker(OLD)
+    for broker in (first, another):
         broker.keep(state("a"))
     for mechanism in SCRAM_MECHANISMS.values():
-        found = await one.tokens.credential(mechanism, "a")
+        found = await first.tokens.credential(mechanism, "a")
         assert found == await another.tokens.credential(mechanism, "a")
         expected = token_password(token_hmac(OLD, "a"))
         assert found == ScramCredential.of_password(mechanism, expected, found.salt if found else b"")
-    assert await one.tokens.credential(SCRAM_SHA_256, "a") != await one.tokens.credential(SCRAM_SHA_512, "a")
+    assert await first.tokens.credential(SCRAM_SHA_256, "a") != await first.tokens.credential(
+        SCRAM_SHA_512, "a"
+    )
 
 
 async def test_a_token_that_goes_while_its_credential_is_made_leaves_nothing(

@@ -97,12 +97,12 @@ def test_names_are_written_as_java_writes_them(tmp_path: Path) -> None:
     names = [name(chance) for _ in range(NAMES)]
     done = subprocess.run(
         ["java", *QUICK, "-cp", tmp_path, "Names"],
-        input="\n".join(one.hex() for one in names) + "\n",
+        input="\n".join(der_name.hex() for der_name in names) + "\n",
         capture_output=True, text=True, check=True, timeout=100,
     )  # fmt: skip
     written = done.stdout.splitlines()
     assert len(written) == NAMES
-    assert sum(one == "refused" for one in written) < NAMES / 10
+    assert sum(text == "refused" for text in written) < NAMES / 10
     for der, text in zip(names, written, strict=True):
         if text != "refused":
             (whole,) = values_in(der)

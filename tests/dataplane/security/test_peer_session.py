@@ -28,6 +28,6 @@ def test_a_node_is_metered_no_longer_and_is_that_broker_only() -> None:
     assert (node.mechanism, node.expires_at) == (NODE_MECHANISM, None)
     assert (node.host, node.listener, node.security_protocol) == ("10.0.0.1", "CLIENTS", "SASL_SSL")
     assert not node.is_metered
-    assert [node.is_broker(one) for one in (101, 102, NO_NODE)] == [True, False, False]
+    assert [node.is_broker(node_id) for node_id in (101, 102, NO_NODE)] == [True, False, False]
     person = SESSION.of_node(ProvenNode(NodeRole.OPERATOR, NO_NODE))
     assert str(person.principal) == "OttlaNode:operator"

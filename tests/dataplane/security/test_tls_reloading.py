@@ -131,7 +131,7 @@ async def test_what_cannot_be_used_changes_nothing_and_is_told_once(
         await until(lambda: reloads.failures == 1)
         await asyncio.sleep(0.2)
         assert not folder.has_changed
-        (error,) = [one for one in caplog.records if one.levelname == "ERROR"]
+        (error,) = [record for record in caplog.records if record.levelname == "ERROR"]
         assert str(folder.keys) in error.getMessage()
         folder.issue().pem_file(folder.keys)
         await until(lambda: folder.has_changed)

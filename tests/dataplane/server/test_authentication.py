@@ -277,8 +277,8 @@ async def test_requests_sent_along_with_the_last_message_are_served_after_it() -
         peer.send(DescribeClusterRequest(), 0)
         answer = decode_response(SaslAuthenticateRequest, memoryview(await read_frame(peer.reader)), 2)[1]
         assert 59_000 < answer.session_lifetime_ms <= 60_000
-        told = decode_response(DescribeClusterRequest, memoryview(await read_frame(peer.reader)), 0)[1]
-        assert told.cluster_id == "User:eve"
+        response = decode_response(DescribeClusterRequest, memoryview(await read_frame(peer.reader)), 0)[1]
+        assert response.cluster_id == "User:eve"
 
 
 async def test_who_does_not_log_in_in_time_is_closed() -> None:

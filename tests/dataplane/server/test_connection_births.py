@@ -31,16 +31,18 @@ async def test_a_connection_is_no_older_than_the_moment_when_nobody_waited() -> 
     server.start()
     try:
         await until(lambda: len(server.connections) == 2)
-        assert {one.birth for one in server.connections} == {-1}, "they came before this server looked"
+        assert {connection.birth for connection in server.connections} == {-1}, (
+            "they came before this server looked"
+        )
         await until(lambda: listener.empty_at == 10)
         position = 20
         server.image_changed(ClusterImage(), ImageDelta())
         later = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(2)]
         await until(lambda: len(server.connections) == 4)
         found = list(server.connections)
-        assert {one.birth for one in found[2:]} == {20}
-        assert [one.number for one in found] == [1, 2, 3, 4]
-        for one in (*early, *later):
-            one.close()
+        assert {connection.birth for connection in found[2:]} == {20}
+        assert [connection.number for connection in found] == [1, 2, 3, 4]
+        for client in (*early, *later):
+            client.close()
     finally:
         server.close()

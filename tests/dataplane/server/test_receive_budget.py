@@ -184,8 +184,8 @@ def test_everyone_is_served_in_the_end_whatever_comes_and_goes(seed: int) -> Non
         elif draw < 0.7 and (taken := budget.take(Receiver(), min(size, MEDIUM_BYTES))):
             live.append(taken)
         elif draw < 0.8 and whole:
-            one = rng.choice(whole)
-            budget.ask(one.owner, one.held_bytes + size, one)
+            grant = rng.choice(whole)
+            budget.ask(grant.owner, grant.held_bytes + size, grant)
         elif live:
             gone = live.pop(rng.randrange(len(live)))
             budget.give_back(gone)

@@ -44,9 +44,9 @@ async def test_peers_that_choose_a_mechanism_and_go_no_further_keep_nobody_out()
     async with server(timeout_ms=600_000) as broker:
         silent = []
         for _ in range(60):
-            one = await connect(broker)
-            one.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-            silent.append(one)
+            stranger = await connect(broker)
+            stranger.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            silent.append(stranger)
         await asyncio.sleep(0)
         for _ in range(20):
             peer = await connect(broker)

@@ -155,7 +155,7 @@ async def test_a_peer_that_takes_little_gets_every_byte_once(cleanup: ExitStack,
         await peer.connect(server.listener.port)
         for _ in range(60):
             await peer.send(frame(b"more, please"))
-        await until(lambda: any(one.is_blocked_on_peer for one in server.connections))
+        await until(lambda: any(client.is_blocked_on_peer for client in server.connections))
         received = bytearray()
         while len(received) < len(expected):
             received += await peer.read(min(chance.choice([1, 1000, 70_000]), len(expected) - len(received)))
@@ -184,7 +184,7 @@ async def test_slices_are_released_when_the_client_goes_away(cleanup: ExitStack,
     async with TlsPeer(dialling()) as peer:
         await peer.connect(server.listener.port)
         await peer.send(frame(b"all of it"))
-        await until(lambda: any(one.is_blocked_on_peer for one in server.connections))
+        await until(lambda: any(client.is_blocked_on_peer for client in server.connections))
     await until(lambda: not server.connections)
     assert released == [0]
     assert server.pool.lent_bytes == 0
@@ -234,7 +234,7 @@ async def test_who_is_cut_off_is_gone(cleanup: ExitStack) -> None:
     async with TlsPeer(dialling()) as peer:
         await peer.connect(server.listener.port)
         await peer.send(frame(b"unanswered"))
-        await until(lambda: any(one.owes_replies for one in server.connections))
+        await until(lambda: any(client.owes_replies for client in server.connections))
         peer.sock.shutdown(socket.SHUT_WR)
         await until(lambda: not server.connections)
 
@@ -365,8 +365,8 @@ async def test_handshakes_are_bounded_and_count_as_connections(cleanup: ExitStac
     server.admissions.limits = AdmissionLimits(most_of_address=4)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     assert await asyncio.wait_for(reader.read(), 60) == b""
-    for _, one in [*opened, (reader, writer)]:
-        one.close()
+    for _, stream in [*opened, (reader, writer)]:
+        stream.close()
     await until(lambda: not server.handshakes)
     await until(lambda: not server.admissions.open)
 
@@ -416,8 +416,8 @@ async def test_who_has_shaken_hands_is_a_stranger_until_the_login(cleanup: ExitS
         others.append(await asyncio.open_connection("127.0.0.1", port))
         await until(lambda: first.closed)
         assert len(server.connections) == 1
-    for _, one in others:
-        one.close()
+    for _, stream in others:
+        stream.close()
 
 
 async def test_handshakes_leave_the_loop_to_others(
@@ -443,7 +443,7 @@ async def test_handshakes_leave_the_loop_to_others(
     await asyncio.gather(*(asked(port, dialling()) for _ in range(40)))
     counting.cancel()
     assert len(steps) >= 80
-    assert max(steps.count(one) for one in steps) <= STEPS_PER_TURN + 1
+    assert max(steps.count(number) for number in steps) <= STEPS_PER_TURN + 1
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -554,8 +554,8 @@ async def test_a_last_request_that_waits_for_memory_is_not_taken_for_cut_off(cle
         await second.send(frame(b"y" * 20_000), record=10_002)
         await second.say_end()
         second.sock.shutdown(socket.SHUT_WR)
-        await until(lambda: any(not one.is_reading for one in server.connections))
-        notify_closed_peers({one for one in server.connections if not one.is_reading})
+        await until(lambda: any(not client.is_reading for client in server.connections))
+        notify_closed_peers({client for client in server.connections if not client.is_reading})
         await first.send(frame(bytes(50_000))[40_000:])
         await until(lambda: len(held) == 2)
         assert held[1][1] == b"y" * 20_000
@@ -592,8 +592,8 @@ async def test_a_failure_is_told_once_for_its_address_and_reason(
         writer.write(said)
         await reader.read()
         writer.close()
-    assert len([one for one in caplog.messages if "HTTP" in one]) == 1
-    assert len([one for one in caplog.messages if "security.protocol" in one]) == 1
+    assert len([message for message in caplog.messages if "HTTP" in message]) == 1
+    assert len([message for message in caplog.messages if "security.protocol" in message]) == 1
     caplog.clear()
     server.handshakes.log.sweep(math.inf)
     (line,) = caplog.messages

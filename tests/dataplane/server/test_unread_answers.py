@@ -62,13 +62,13 @@ def test_beyond_twice_the_budget_nobody_has_time() -> None:
 
 def test_who_reads_again_is_not_counted() -> None:
     unread = UnreadAnswers(100)
-    one = peer(unread, "ann", "192.0.2.1")
+    reader = peer(unread, "ann", "192.0.2.1")
     for round_s in range(10):
-        unread.note(one, 40, float(10 * round_s))
-        unread.emptied(one)
-    assert (one.closed, unread.budget.total) == (False, 0)
-    unread.note(one, 60, 100.0)
-    assert not one.closed
+        unread.note(reader, 40, float(10 * round_s))
+        unread.emptied(reader)
+    assert (reader.closed, unread.budget.total) == (False, 0)
+    unread.note(reader, 60, 100.0)
+    assert not reader.closed
 
 
 @pytest.mark.parametrize("order", ["unread", "behind one that is parked"])

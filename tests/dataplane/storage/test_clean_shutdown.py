@@ -137,7 +137,7 @@ def test_a_log_of_which_a_file_was_touched_is_read(
     tmp_path: Path, kind: str, change: Callable[[Path], None]
 ) -> None:
     _stop(tmp_path, 3)
-    (path,) = (one for one in (tmp_path / f"{TOPIC}-0").iterdir() if one.name.endswith(kind))
+    (path,) = (file for file in (tmp_path / f"{TOPIC}-0").iterdir() if file.name.endswith(kind))
     change(path)
     assert not _is_known(tmp_path)
     assert _is_known(tmp_path), "the next stop knows it"
@@ -229,8 +229,8 @@ def test_a_file_with_a_changed_byte_is_passed_over(tmp_path: Path, place: int) -
 
 
 def _with(path: Path, **fields: object) -> None:
-    told = json.loads((path / FILE_NAME).read_bytes()[8:]) | fields
-    data = json.dumps({name: value for name, value in told.items() if value is not None}).encode()
+    values = json.loads((path / FILE_NAME).read_bytes()[8:]) | fields
+    data = json.dumps({name: value for name, value in values.items() if value is not None}).encode()
     (path / FILE_NAME).write_bytes(b"%08x" % crc32c(data) + data)
 
 

@@ -178,10 +178,10 @@ class Broker:
         assert known == self._of(read, state)
         assert _told(self.log) == self._of(recovered, _told)
 
-    def _of(self, copy: Path, told: Callable[[PartitionLog], object]) -> object:
+    def _of(self, copy: Path, tell: Callable[[PartitionLog], object]) -> object:
         directory = self.open(copy)
         assert directory.logs[KEY].fingerprint is None
-        found = told(directory.logs[KEY])
+        found = tell(directory.logs[KEY])
         directory.close(clean=False)
         shutil.rmtree(copy)
         return found

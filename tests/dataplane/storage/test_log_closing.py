@@ -111,7 +111,7 @@ def test_logs_closed_together_are_as_if_each_was_closed_by_itself(
         directory.close(clean=True)
         shutil.copytree(path, tmp_path / f"{count}-copied")
         known, read = open_folder(path), open_folder(tmp_path / f"{count}-copied")
-        found.append([{key: state(log) for key, log in one.logs.items()} for one in (known, read)])
+        found.append([{key: state(log) for key, log in folder.logs.items()} for folder in (known, read)])
         known.close(clean=False)
         read.close(clean=False)
     assert flushes.counts["syncfs"] == 2
@@ -221,7 +221,7 @@ def test_a_log_that_moves_here_and_has_its_lasting_name_is_closed_as_the_others(
     produce(settled, 7, 0, transactional=True)
     end_transaction(settled, 7, 1, commit=False)
     aborted = settled.transactions.aborted(0, 3)
-    assert [one.producer_id for one in aborted] == [7]
+    assert [transaction.producer_id for transaction in aborted] == [7]
     directory.close(clean=True)
     again = open_folder(tmp_path)
     assert again.logs[TOPIC, 0].transactions.aborted(0, 3) == aborted

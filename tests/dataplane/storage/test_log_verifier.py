@@ -59,8 +59,8 @@ async def test_a_log_in_order_is_left_alone(replica: Replica) -> None:
 async def test_damage_is_found_wherever_it_is(replica: Replica, position: int) -> None:
     path = replica.log.segments[1].path
     flip(path, position)
-    (told,) = await verified(replica)
-    assert told.startswith(f"{path} is damaged at byte 0")
+    (problem,) = await verified(replica)
+    assert problem.startswith(f"{path} is damaged at byte 0")
 
 
 async def test_the_segment_being_written_is_nobodys_business(replica: Replica) -> None:

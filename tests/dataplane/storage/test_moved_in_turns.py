@@ -46,7 +46,7 @@ class Replicas:
         self.moved: ChangeSet[Replica] = ChangeSet()
 
     def __iter__(self) -> Iterator[Replica]:
-        return (one for one in self.all if one not in self.gone)
+        return (replica for replica in self.all if replica not in self.gone)
 
     def holds(self, replica: Replica, /) -> bool:
         """Return whether the replica is present."""
@@ -54,7 +54,7 @@ class Replicas:
 
     def looked_at(self) -> int:
         """Return the number of replicas checked so far."""
-        return sum(one.looked > 0 for one in self.all)
+        return sum(replica.looked > 0 for replica in self.all)
 
 
 def plain_log() -> mock.Mock:

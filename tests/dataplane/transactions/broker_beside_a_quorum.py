@@ -88,15 +88,15 @@ class Beside:
 
     def catch_up(self) -> None:
         """Deliver the pending feed."""
-        told = self.quorum.untold
+        untold = self.quorum.untold
         delta = self._follower.records(
             FeedRecords(
                 first_offset=self.image.offset,
-                end_offset=told[-1].end_offset if told else self.image.offset,
-                records=[record for each in told for record in each.records],
+                end_offset=untold[-1].end_offset if untold else self.image.offset,
+                records=[record for each in untold for record in each.records],
             )
         )
-        told.clear()
+        untold.clear()
         if isinstance(delta, Fold):
             delta = ImageDelta()
         self.replicas.image_changed(self.image, delta)
@@ -171,12 +171,12 @@ async def beside_a_quorum(directory: Path) -> AsyncIterator[Beside]:
     """Run the broker with its logs in `directory`; a restart needs another quorum."""
     quorum, follower = Quorum(), ImageFollower(1)
     async with broker(directory, follower.image) as (_, replicas):
-        one = Beside(quorum, replicas, follower)
-        one.catch_up()
+        beside = Beside(quorum, replicas, follower)
+        beside.catch_up()
         try:
-            yield one
+            yield beside
         finally:
-            one.gate.close()
-            one.markers.close()
-            one.groups.close()
+            beside.gate.close()
+            beside.markers.close()
+            beside.groups.close()
             await asyncio.sleep(0)

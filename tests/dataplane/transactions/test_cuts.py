@@ -51,17 +51,17 @@ NAMES = ("a", "b", "c")
 class Finder:
     """A local quorum leader."""
 
-    def __init__(self, one: Beside) -> None:
-        self.one = one
+    def __init__(self, broker: Beside) -> None:
+        self.broker = broker
         self.answers = True
 
     async def cut(self, places: Collection[Place], timeout_s: float) -> TransactionCut | None:
-        image = self.one.quorum.machine.image
+        image = self.broker.quorum.machine.image
         return TransactionCut(largest_cut(image.transactions, places), image.offset) if self.answers else None
 
 
 class Cutting(NamedTuple):
-    one: Beside
+    broker: Beside
     finder: Finder
     handlers: CutHandlers
 
@@ -90,9 +90,9 @@ def topics(places: Collection[Place]) -> list[CutTopic]:
 
 @contextlib.asynccontextmanager
 async def cutting(directory: Path) -> AsyncIterator[Cutting]:
-    async with beside_a_quorum(directory) as one:
-        finder = Finder(one)
-        yield Cutting(one, finder, CutHandlers(one.replicas, one, finder, SharedCatchUp(1, one)))
+    async with beside_a_quorum(directory) as broker:
+        finder = Finder(broker)
+        yield Cutting(broker, finder, CutHandlers(broker.replicas, broker, finder, SharedCatchUp(1, broker)))
 
 
 class Marker(NamedTuple):
@@ -103,8 +103,8 @@ class Marker(NamedTuple):
 class ReadLogs:
     """The content of a broker's logs. They only grow here, so each batch is read once."""
 
-    def __init__(self, one: Beside) -> None:
-        self._one = one
+    def __init__(self, broker: Beside) -> None:
+        self._broker = broker
         self._read: dict[Place, list[tuple[BatchHeader, Marker | None]]] = defaultdict(list)
 
     def markers(self, place: Place) -> list[Marker]:
@@ -123,7 +123,7 @@ class ReadLogs:
         return min(open_.values(), default=below)
 
     def _batches(self, place: Place) -> list[tuple[BatchHeader, Marker | None]]:
-        log, batches = self._one.replicas.get_by_id(*place).log, self._read[place]
+        log, batches = self._broker.replicas.get_by_id(*place).log, self._read[place]
         offset = batches[-1][0].next_offset if batches else 0
         while offset < log.log_end_offset:
             piece = log.read(offset, 1, log.log_end_offset, at_least_one=True)
@@ -146,15 +146,15 @@ class Everything:
     """
 
     def __init__(self, cutting: Cutting, rng: Random) -> None:
-        self.cutting, self.one, self.rng = cutting, cutting.one, rng
-        self.logs = ReadLogs(self.one)
-        self.quorum = self.one.quorum
+        self.cutting, self.broker, self.rng = cutting, cutting.broker, rng
+        self.logs = ReadLogs(self.broker)
+        self.quorum = self.broker.quorum
         self.quorum.create(assigned("more", [1, 2], [1]))
-        self.one.catch_up()
+        self.broker.catch_up()
         names = ("solo", "pair", "more")
         self.places = sorted(
             (topic.id, index)
-            for topic in self.one.image.topics.values()
+            for topic in self.broker.image.topics.values()
             if topic.name in names
             for index in topic.partitions
         )
@@ -175,10 +175,10 @@ class Everything:
         elif what < 0.3:
             self.replicate()
         elif what < 0.35:
-            for partition in self.one.replicas:
+            for partition in self.broker.replicas:
                 partition.log.roll(0)
         elif phase.is_decided:
-            self.one.catch_up()
+            self.broker.catch_up()
         elif what < 0.6 or phase.is_over:
             await self.write(name)
         else:
@@ -188,12 +188,12 @@ class Everything:
         places = self.rng.sample(self.places, self.rng.randint(1, 3))
         if self.quorum.add(self.who[name], places, name=name).error_code:
             return
-        self.one.catch_up()
+        self.broker.catch_up()
         for place in places:
             key = (self.who[name], place)
             sequence = self.sequences.get(key, 0)
-            topic = self.one.image.topics_by_id[place[0]].name
-            await self.one.produce(self.who[name], sequence, topic=topic, index=place[1])
+            topic = self.broker.image.topics_by_id[place[0]].name
+            await self.broker.produce(self.who[name], sequence, topic=topic, index=place[1])
             self.sequences[key] = sequence + 1
 
     def end(self, name: str) -> None:
@@ -202,17 +202,17 @@ class Everything:
         self.who[name] = identity(ended)
         self.written[ended.commit_index] = places
         if self.rng.random() < 0.7:
-            self.one.catch_up()
+            self.broker.catch_up()
 
     def produce_without(self) -> None:
-        partition = self.one.replicas.get_by_id(*self.rng.choice(self.places))
+        partition = self.broker.replicas.get_by_id(*self.rng.choice(self.places))
         partition.append(memoryview(bytearray(encode_batch([(None, b"x", 0)]))), required_acks=-1)
 
     def replicate(self) -> None:
         """Let broker 2 fetch some of the records."""
         for place in self.places:
-            partition = self.one.replicas.get_by_id(*place)
-            if 2 in self.one.image.topics_by_id[place[0]].partitions[place[1]].replicas:
+            partition = self.broker.replicas.get_by_id(*place)
+            if 2 in self.broker.image.topics_by_id[place[0]].partitions[place[1]].replicas:
                 watermark = partition.high_watermark
                 end = partition.log.log_end_offset
                 to = self.rng.choice((end, self.rng.randint(watermark, end)))
@@ -231,9 +231,11 @@ class Everything:
     async def check_cut(self, cut: int, places: list[Place], *, whole: bool) -> None:
         offsets = await self.cutting.offsets(cut, places)
         for place in places:
-            watermark = self.one.replicas.get_by_id(*place).high_watermark
+            watermark = self.broker.replicas.get_by_id(*place).high_watermark
             markers = self.logs.markers(place)
-            behind = [one.offset for one in markers if one.commit_index > cut and one.offset < watermark]
+            behind = [
+                marker.offset for marker in markers if marker.commit_index > cut and marker.offset < watermark
+            ]
             offset = offsets[place]
             assert offset == min(behind, default=watermark)
             answer = await self.cutting.handlers.list_offsets(
@@ -241,11 +243,13 @@ class Everything:
             )
             (at,) = answer.topics[0].partitions
             assert not [
-                one for one in markers if at.least_offset <= one.offset < offset and one.commit_index > cut
+                marker
+                for marker in markers
+                if at.least_offset <= marker.offset < offset and marker.commit_index > cut
             ]
             assert at.least_offset <= offset
             assert at.open_from == self.logs.first_open_at(place, offset)
-            below = {one.commit_index for one in markers if one.offset < offset}
+            below = {marker.commit_index for marker in markers if marker.offset < offset}
             assert max(below, default=-1) <= cut
             due = {index for index, wrote in self.written.items() if index <= cut and place in wrote}
             if whole:
@@ -266,34 +270,36 @@ async def test_a_cut_has_all_of_what_was_decided_up_to_it_and_nothing_else(
         assert max(everything.cuts) > 0
 
 
-async def written(one: Beside, name: str = "x", *, topic: str = "solo") -> None:
-    who = one.quorum.begin(name)
-    one.quorum.add(who, one.quorum.places(0, topic=topic), name=name)
-    one.catch_up()
-    await one.produce(who, 0, topic=topic)
-    one.quorum.end(who, name=name)
-    one.catch_up()
+async def written(broker: Beside, name: str = "x", *, topic: str = "solo") -> None:
+    who = broker.quorum.begin(name)
+    broker.quorum.add(who, broker.quorum.places(0, topic=topic), name=name)
+    broker.catch_up()
+    await broker.produce(who, 0, topic=topic)
+    broker.quorum.end(who, name=name)
+    broker.catch_up()
     if topic == "solo":
-        await until(lambda: one.quorum.state(name).phase.is_over)
+        await until(lambda: broker.quorum.state(name).phase.is_over)
 
 
 async def test_an_older_transaction_that_stays_open_holds_nobody_up(tmp_path: Path) -> None:
     async with cutting(tmp_path) as here:
-        one = here.one
-        open_for_long = one.quorum.begin("long")
-        one.quorum.add(open_for_long, one.solo(0), name="long")
-        one.catch_up()
-        await one.produce(open_for_long, 0)
-        await written(one)
-        partition = one.partition()
+        broker = here.broker
+        open_for_long = broker.quorum.begin("long")
+        broker.quorum.add(open_for_long, broker.solo(0), name="long")
+        broker.catch_up()
+        await broker.produce(open_for_long, 0)
+        await written(broker)
+        partition = broker.partition()
         assert partition.log.transactions.last_stable_offset(partition.high_watermark) == 0
-        found = await here.find(one.solo(0))
+        found = await here.find(broker.solo(0))
         assert found.cut == 0
-        assert await here.offsets(found.cut, one.solo(0), found.metadata_offset) == {one.solo(0).pop(): 3}
-        await written(one, "y")
+        assert await here.offsets(found.cut, broker.solo(0), found.metadata_offset) == {
+            broker.solo(0).pop(): 3
+        }
+        await written(broker, "y")
         answer = await here.handlers.list_offsets(
             NO_REQUEST,
-            ListCutOffsetsRequest(cut=found.cut, metadata_offset=0, topics=topics(one.solo(0))),
+            ListCutOffsetsRequest(cut=found.cut, metadata_offset=0, topics=topics(broker.solo(0))),
         )
         (at,) = answer.topics[0].partitions
         assert (at.least_offset, at.offset, at.open_from) == (3, 4, 0), (
@@ -305,62 +311,62 @@ async def test_a_marker_that_is_not_replicated_holds_up_only_those_who_ask_for_i
     tmp_path: Path,
 ) -> None:
     async with cutting(tmp_path) as here:
-        one = here.one
-        await written(one, "x", topic="pair")
-        await written(one, "y")
-        pair = one.quorum.places(0, topic="pair")
+        broker = here.broker
+        await written(broker, "x", topic="pair")
+        await written(broker, "y")
+        pair = broker.quorum.places(0, topic="pair")
         assert (await here.find(pair)).cut == -1
-        assert (await here.find(pair | one.solo(0))).cut == -1
+        assert (await here.find(pair | broker.solo(0))).cut == -1
         assert (await here.find(())).cut == -1
-        assert (await here.find(one.solo(0))).cut == 1
+        assert (await here.find(broker.solo(0))).cut == 1
 
 
 async def test_a_leader_that_was_replaced_and_does_not_know_answers_nobody(tmp_path: Path) -> None:
     """The leader's high watermark may lie below markers that are part of the cut."""
     async with cutting(tmp_path) as here:
-        one = here.one
-        place = one.quorum.places(0, topic="pair").pop()
+        broker = here.broker
+        place = broker.quorum.places(0, topic="pair").pop()
         cut = await here.find([place])
         assert await here.offsets(cut.cut, [place], cut.metadata_offset) == {place: 0}
-        one.quorum.fence(1)
+        broker.quorum.fence(1)
         newer = await here.find([place])
-        one.quorum.answers = False
+        broker.quorum.answers = False
         for offset in (newer.metadata_offset, -1):
             with pytest.raises(KafkaError) as refused:
                 await here.offsets(newer.cut, [place], offset)
             assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        one.quorum.answers = True
-        one.catch_up()
+        broker.quorum.answers = True
+        broker.catch_up()
         answered = await here.offsets(newer.cut, [place], newer.metadata_offset)
         assert answered == {place: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 async def test_a_new_leader_waits_for_its_high_watermark(tmp_path: Path) -> None:
     async with cutting(tmp_path) as here:
-        one = here.one
-        place = one.quorum.places(0, topic="pair").pop()
-        partition = one.partition("pair")
+        broker = here.broker
+        place = broker.quorum.places(0, topic="pair").pop()
+        partition = broker.partition("pair")
         partition.append(memoryview(bytearray(encode_batch([(None, b"x", 0)]))), required_acks=1)
-        state = one.image.topics["pair"].partitions[0]
+        state = broker.image.topics["pair"].partitions[0]
         partition.become_leader(replace(state, leader_epoch=state.leader_epoch + 1))
         assert await here.offsets(-1, [place]) == {place: ErrorCode.OFFSET_NOT_AVAILABLE}
-        partition.fetched_by(2, one.quorum.epoch(2), 1)
+        partition.fetched_by(2, broker.quorum.epoch(2), 1)
         assert await here.offsets(-1, [place]) == {place: 1}
 
 
 async def test_requests_and_their_errors(tmp_path: Path) -> None:
     async with cutting(tmp_path) as here:
-        one = here.one
+        broker = here.broker
         table = HandlerTable(here.handlers)
-        table.add(ApiVersionsHandlers(table, one, 1))  # type: ignore[arg-type]
+        table.add(ApiVersionsHandlers(table, broker, 1))  # type: ignore[arg-type]
         server = Server(table)
-        server.metadata_offset = lambda: one.image.offset
+        server.metadata_offset = lambda: broker.image.offset
         port = server.listen("TEST", "127.0.0.1", 0).port
         server.start()
         try:
             client = await connect(BrokerAddress(1, "127.0.0.1", port))
-            await written(one)
-            solo = one.solo(0).pop()[0]
+            await written(broker)
+            solo = broker.solo(0).pop()[0]
             found = await client.request(FindCutRequest(topics=[CutTopic(topic_id=solo, partitions=[0, 1])]))
             assert (found.error_code, found.cut) == (ErrorCode.NONE, 0)
             asked = ListCutOffsetsRequest(
@@ -373,9 +379,9 @@ async def test_requests_and_their_errors(tmp_path: Path) -> None:
             )
             answer = await client.request(asked)
             assert [
-                (topic.topic_id, one.partition_index, one.error_code, one.offset)
+                (topic.topic_id, partition.partition_index, partition.error_code, partition.offset)
                 for topic in answer.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             ] == [
                 (solo, 0, ErrorCode.NONE, 2),
                 (solo, 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
@@ -385,7 +391,7 @@ async def test_requests_and_their_errors(tmp_path: Path) -> None:
             ]
             asked.cut = -2
             refused = await client.request(asked)
-            codes = {one.error_code for topic in refused.topics for one in topic.partitions}
+            codes = {partition.error_code for topic in refused.topics for partition in topic.partitions}
             assert codes == {ErrorCode.INVALID_REQUEST}
             here.finder.answers = False
             late = await client.request(FindCutRequest())
@@ -412,14 +418,14 @@ class Rights:
 async def test_whoever_may_see_nothing_has_the_quorum_asked_nothing(
     tmp_path: Path, topic_id: bytes | None
 ) -> None:
-    async with cutting(tmp_path) as one:
-        (solo,) = one.one.solo(0)
+    async with cutting(tmp_path) as cutter:
+        (solo,) = cutter.broker.solo(0)
         asked = ListCutOffsetsRequest(
             cut=-1, metadata_offset=-1, topics=topics([(topic_id or solo[0], solo[1])])
         )
-        one.one.submit = refused_to_ask  # type: ignore[method-assign]
+        cutter.broker.submit = refused_to_ask  # type: ignore[method-assign]
         rights = Rights("others") if topic_id is None else Rights()
-        answer = await one.handlers.list_offsets(rights.request, asked)
+        answer = await cutter.handlers.list_offsets(rights.request, asked)
         code = answer.topics[0].partitions[0].error_code
         assert code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -430,30 +436,30 @@ async def refused_to_ask(*_: Any) -> Any:
 
 async def test_whoever_may_read_a_topic_is_told_of_it(tmp_path: Path) -> None:
     """READ implies DESCRIBE, also where no topic is named."""
-    async with cutting(tmp_path) as one:
-        (place,) = one.one.solo(0)
+    async with cutting(tmp_path) as cutter:
+        (place,) = cutter.broker.solo(0)
         request = Rights("solo").request
         asked = ListCutOffsetsRequest(cut=-1, metadata_offset=-1, topics=topics([place]))
-        answer = await one.handlers.list_offsets(request, asked)
+        answer = await cutter.handlers.list_offsets(request, asked)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-        assert (await one.handlers.find(request, FindCutRequest())).error_code == ErrorCode.NONE
+        assert (await cutter.handlers.find(request, FindCutRequest())).error_code == ErrorCode.NONE
 
 
 async def test_requests_that_come_together_ask_the_quorum_once_or_twice(tmp_path: Path) -> None:
     """The question in progress may not cover the later requests, so one more follows."""
-    async with cutting(tmp_path) as one:
+    async with cutting(tmp_path) as cutter:
         questions = 0
-        submit = one.one.submit
+        submit = cutter.broker.submit
 
         async def counted(command: Any, timeout_ms: int | None = None) -> Any:
             nonlocal questions
             questions += 1
             return await submit(command, timeout_ms)
 
-        one.one.submit = counted  # type: ignore[method-assign]
-        (place,) = one.one.solo(0)
-        found = await asyncio.gather(*(one.offsets(-1, [place], metadata_offset=-1) for _ in range(50)))
+        cutter.broker.submit = counted  # type: ignore[method-assign]
+        (place,) = cutter.broker.solo(0)
+        found = await asyncio.gather(*(cutter.offsets(-1, [place], metadata_offset=-1) for _ in range(50)))
         assert all(isinstance(offsets[place], int) for offsets in found)
         assert 1 <= questions <= 2
-        await one.offsets(-1, [place], metadata_offset=-1)
+        await cutter.offsets(-1, [place], metadata_offset=-1)
         assert 2 <= questions <= 3, "a later request asks again"

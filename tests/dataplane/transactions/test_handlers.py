@@ -62,29 +62,33 @@ class Served(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[Served]:
-    async with beside_a_quorum(directory) as one:
-        origins = ClientOrigins(1, one, lambda: 5)
+    async with beside_a_quorum(directory) as broker:
+        origins = ClientOrigins(1, broker, lambda: 5)
 
         async def make_offsets_topic() -> None:
-            one.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
-            one.catch_up()
+            broker.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
+            broker.catch_up()
 
         announced_offsets = AnnouncedOffsets()
         table = HandlerTable(
-            InitProducerIdHandlers(ProducerIds(blocks_from(one, 1)), one, origins, lambda: TIMEOUT_MAX_MS),
-            AddToTxnHandlers(one, origins, make_offsets_topic, announced_offsets),
-            EndTxnHandlers(one, origins, one.completion_waits, announced_offsets),
-            SharedTransactionHandlers(one, origins, one.completion_waits, TOKENS, lambda: TIMEOUT_MAX_MS),
+            InitProducerIdHandlers(
+                ProducerIds(blocks_from(broker, 1)), broker, origins, lambda: TIMEOUT_MAX_MS
+            ),
+            AddToTxnHandlers(broker, origins, make_offsets_topic, announced_offsets),
+            EndTxnHandlers(broker, origins, broker.completion_waits, announced_offsets),
+            SharedTransactionHandlers(
+                broker, origins, broker.completion_waits, TOKENS, lambda: TIMEOUT_MAX_MS
+            ),
         )
-        table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
+        table.add(ApiVersionsHandlers(table, SimpleNamespace(image=broker.image), 1))  # type: ignore[arg-type]
         server = Server(table)
-        server.metadata_offset = lambda: one.image.offset
-        table.add(ProduceHandlers(one.replicas, server.purgatory, one.gate))
+        server.metadata_offset = lambda: broker.image.offset
+        table.add(ProduceHandlers(broker.replicas, server.purgatory, broker.gate))
         port = server.listen("TEST", "127.0.0.1", 0).port
         server.start()
-        one.moved = lambda: server.image_changed(one.image, ImageDelta())
+        broker.moved = lambda: server.image_changed(broker.image, ImageDelta())
         try:
-            yield Served(one, BrokerAddress(1, "127.0.0.1", port))
+            yield Served(broker, BrokerAddress(1, "127.0.0.1", port))
         finally:
             server.close()
 
@@ -109,9 +113,9 @@ async def added(
         version=3,
     )
     return [
-        one.partition_error_code
+        result.partition_error_code
         for found in answer.results_by_topic_v3_and_below
-        for one in found.results_by_partition
+        for result in found.results_by_partition
     ]
 
 
@@ -124,16 +128,16 @@ def ending(who: Identity, *, commits: bool = True, name: str = "x") -> EndTxnReq
 async def test_a_transaction_from_its_beginning_to_what_readers_see(
     tmp_path: Path, *, version: int, commits: bool
 ) -> None:
-    async with served(tmp_path) as (one, address):
+    async with served(tmp_path) as (broker, address):
         client = await connect(address)
         who = await begun(client)
         assert await added(client, who, 0, 1) == [ErrorCode.NONE] * 2
         for index in (0, 1):
-            await one.produce(who, 0, index=index)
+            await broker.produce(who, 0, index=index)
         ended = await client.request(ending(who, commits=commits), version=version)
         assert ended.error_code == ErrorCode.NONE
         for index in (0, 1):
-            partition = one.partition(index=index)
+            partition = broker.partition(index=index)
             log, watermark = partition.log, partition.high_watermark
             assert log.transactions.last_stable_offset(watermark) == 2, (
                 "a reader that starts now sees the end"
@@ -161,7 +165,7 @@ async def test_a_fenced_producer_is_told_in_words_that_it_knows(
 
 
 async def test_if_one_partition_does_not_exist_none_is_added(tmp_path: Path) -> None:
-    async with served(tmp_path) as (one, address):
+    async with served(tmp_path) as (broker, address):
         client = await connect(address)
         who = await begun(client)
         assert await added(client, who, 0, 9) == [
@@ -169,14 +173,14 @@ async def test_if_one_partition_does_not_exist_none_is_added(tmp_path: Path) -> 
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
         assert await added(client, who, 0, topic="nowhere") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert one.quorum.state().phase is Phase.EMPTY
+        assert broker.quorum.state().phase is Phase.EMPTY
         client.close()
 
 
 async def test_internal_topics_are_no_places_to_write_to(tmp_path: Path) -> None:
-    async with served(tmp_path) as (one, address):
-        one.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
-        one.catch_up()
+    async with served(tmp_path) as (broker, address):
+        broker.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
+        broker.catch_up()
         client = await connect(address)
         who = await begun(client)
         assert await added(client, who, 0, topic=OFFSETS_TOPIC) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -195,7 +199,7 @@ async def test_an_empty_transactional_id_is_refused(tmp_path: Path) -> None:
 
 async def test_a_request_that_was_delayed_on_an_old_connection_gets_no_answer(tmp_path: Path) -> None:
     """KAFKA-17754: it would end the next transaction of a client that keeps its epoch."""
-    async with served(tmp_path) as (one, address):
+    async with served(tmp_path) as (broker, address):
         old = await connect(address)
         who = await begun(old)
         assert await added(old, who, 0) == [ErrorCode.NONE]
@@ -204,7 +208,7 @@ async def test_a_request_that_was_delayed_on_an_old_connection_gets_no_answer(tm
         assert await added(client, who, 1) == [ErrorCode.NONE]
         with pytest.raises(ConnectionLost):
             await old.request(ending(who), version=3)
-        assert one.quorum.state().phase is Phase.ONGOING
+        assert broker.quorum.state().phase is Phase.ONGOING
         assert (await client.request(ending(who), version=3)).error_code == ErrorCode.NONE
         client.close()
 
@@ -230,10 +234,10 @@ async def test_what_no_producer_may_ask_for(
 
 
 async def test_without_a_quorum_clients_look_for_another_coordinator(tmp_path: Path) -> None:
-    async with served(tmp_path) as (one, address):
+    async with served(tmp_path) as (broker, address):
         client = await connect(address)
         who = await begun(client)
-        one.quorum.answers = False
+        broker.quorum.answers = False
         answer = await client.request(ending(who), version=3)
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         client.close()
@@ -247,26 +251,26 @@ async def test_an_end_of_which_the_outcome_is_unknown_is_asked_for_again(
     tmp_path: Path, code: ErrorCode, version: int
 ) -> None:
     """A client that is refused a commit repeats its work, which may have been committed already."""
-    async with served(tmp_path) as (one, address):
+    async with served(tmp_path) as (broker, address):
         client = await connect(address)
         who = await begun(client)
         assert await added(client, who, 0) == [ErrorCode.NONE]
-        submit = one.submit
+        submit = broker.submit
 
         async def applied_and_lost(command: Command[Any], timeout_ms: int | None = None) -> None:
             await submit(command, timeout_ms)
             raise KafkaError(code)
 
-        with mock.patch.object(one, "submit", applied_and_lost):
+        with mock.patch.object(broker, "submit", applied_and_lost):
             answer = await client.request(ending(who), version=version)
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await client.request(ending(who), version=version)).error_code == ErrorCode.NONE
-        assert one.quorum.state().phase is Phase.COMPLETE_COMMIT
+        assert broker.quorum.state().phase is Phase.COMPLETE_COMMIT
         client.close()
 
 
 async def test_the_first_offsets_of_all_make_the_topic_for_them(tmp_path: Path) -> None:
-    async with served(tmp_path) as (one, address):
+    async with served(tmp_path) as (broker, address):
         client = await connect(address)
         producer_id, epoch = await begun(client)
         answer = await client.request(
@@ -275,9 +279,9 @@ async def test_the_first_offsets_of_all_make_the_topic_for_them(tmp_path: Path) 
             )
         )
         assert answer.error_code == ErrorCode.NONE
-        topic = one.image.topics[OFFSETS_TOPIC]
+        topic = broker.image.topics[OFFSETS_TOPIC]
         place = (topic.id, partition_for("g", len(topic.partitions)))
-        assert one.image.transactions.by_id["x"].writers[producer_id].outstanding == {place}
+        assert broker.image.transactions.by_id["x"].writers[producer_id].outstanding == {place}
         client.close()
 
 
@@ -300,10 +304,10 @@ async def test_partitions_of_several_transactions_are_added_and_verified_togethe
                 AddPartitionsToTxnRequest(transactions=list(transactions)), version=5
             )
             return [
-                one.partition_error_code
+                result.partition_error_code
                 for found in answer.results_by_transaction
                 for topic in found.topic_results
-                for one in topic.results_by_partition
+                for result in topic.results_by_partition
             ]
 
         assert await codes(asked("x", first, 0, verify=False), asked("y", second, 1, verify=False)) == [0, 0]

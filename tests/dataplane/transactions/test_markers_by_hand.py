@@ -33,15 +33,15 @@ HANGING = (77, 3)
 """A producer that is unknown to the quorum."""
 
 
-async def open_in_solo(one: Beside) -> Identity:
-    who = one.quorum.begin()
-    one.quorum.add(who, one.solo(0, 1))
-    one.catch_up()
-    await one.produce(who, 0)
+async def open_in_solo(broker: Beside) -> Identity:
+    who = broker.quorum.begin()
+    broker.quorum.add(who, broker.solo(0, 1))
+    broker.catch_up()
+    await broker.produce(who, 0)
     return who
 
 
-def hang(one: Beside) -> None:
+def hang(broker: Beside) -> None:
     """Append a batch that no leader accepts (rule T2) to the log by hand."""
     batch = encode_batch(
         [(None, b"", 0)],
@@ -50,11 +50,11 @@ def hang(one: Beside) -> None:
         base_sequence=0,
         transactional=True,
     )
-    one.partition().append(memoryview(bytearray(batch)), required_acks=-1)
+    broker.partition().append(memoryview(bytearray(batch)), required_acks=-1)
 
 
 async def abort(
-    one: Beside,
+    broker: Beside,
     who: Identity,
     *,
     topic: str = "solo",
@@ -63,7 +63,7 @@ async def abort(
     coordinator_epoch: int = 0,
 ) -> int:
     """Send the marker, and return the error code."""
-    handlers = WriteTxnMarkersHandlers(one.replicas, one, one.markers, one.completion_waits)
+    handlers = WriteTxnMarkersHandlers(broker.replicas, broker, broker.markers, broker.completion_waits)
     marker = WritableTxnMarker(
         producer_id=who[0],
         producer_epoch=who[1],
@@ -80,107 +80,107 @@ async def abort(
 
 
 async def test_what_the_quorum_has_open_it_aborts_everywhere(tmp_path: Path) -> None:
-    async with beside_a_quorum(tmp_path) as one:
-        who = await open_in_solo(one)
-        assert await abort(one, who) == ErrorCode.NONE
-        assert one.quorum.state().phase is Phase.COMPLETE_ABORT
-        assert [one.partition(index=index).log.log_end_offset for index in (0, 1)] == [2, 1]
-        assert not one.partition().log.transactions.open
-        assert one.quorum.end(who).error_code == ErrorCode.TRANSACTION_ABORTABLE
+    async with beside_a_quorum(tmp_path) as broker:
+        who = await open_in_solo(broker)
+        assert await abort(broker, who) == ErrorCode.NONE
+        assert broker.quorum.state().phase is Phase.COMPLETE_ABORT
+        assert [broker.partition(index=index).log.log_end_offset for index in (0, 1)] == [2, 1]
+        assert not broker.partition().log.transactions.open
+        assert broker.quorum.end(who).error_code == ErrorCode.TRANSACTION_ABORTABLE
 
 
 async def test_what_hangs_is_ended_where_it_does(tmp_path: Path) -> None:
-    async with beside_a_quorum(tmp_path) as one:
-        hang(one)
-        assert one.partition().log.transactions.open
-        assert await abort(one, HANGING) == ErrorCode.NONE
-        log = one.partition().log
+    async with beside_a_quorum(tmp_path) as broker:
+        hang(broker)
+        assert broker.partition().log.transactions.open
+        assert await abort(broker, HANGING) == ErrorCode.NONE
+        log = broker.partition().log
         assert (log.log_end_offset, dict(log.transactions.open)) == (2, {})
         assert log.transactions.aborted(0, 2)
-        assert await abort(one, HANGING) == ErrorCode.NONE, "asked again, as its answer was lost"
+        assert await abort(broker, HANGING) == ErrorCode.NONE, "asked again, as its answer was lost"
         assert log.log_end_offset == 2
 
 
 async def test_what_is_being_committed_stays_so(tmp_path: Path) -> None:
-    async with beside_a_quorum(tmp_path) as one:
-        who = await open_in_solo(one)
-        one.quorum.answers = False
-        one.quorum.end(who)
-        one.catch_up()
-        assert await abort(one, who) == ErrorCode.INVALID_TXN_STATE
-        assert one.quorum.state().phase is Phase.PREPARE_COMMIT
+    async with beside_a_quorum(tmp_path) as broker:
+        who = await open_in_solo(broker)
+        broker.quorum.answers = False
+        broker.quorum.end(who)
+        broker.catch_up()
+        assert await abort(broker, who) == ErrorCode.INVALID_TXN_STATE
+        assert broker.quorum.state().phase is Phase.PREPARE_COMMIT
 
 
 async def test_what_was_committed_before_the_quorum_heard_of_the_abort_stays_so(tmp_path: Path) -> None:
-    async with beside_a_quorum(tmp_path) as one:
-        who = await open_in_solo(one)
-        aborting = asyncio.create_task(abort(one, who))
+    async with beside_a_quorum(tmp_path) as broker:
+        who = await open_in_solo(broker)
+        aborting = asyncio.create_task(abort(broker, who))
         await asyncio.sleep(0)
-        one.quorum.end(who)
+        broker.quorum.end(who)
         assert await aborting == ErrorCode.INVALID_TXN_STATE
 
 
 async def test_what_is_being_aborted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_txn_markers, "END_TIMEOUT_S", 0.05)
-    async with beside_a_quorum(tmp_path) as one:
-        who = one.quorum.begin()
-        one.quorum.add(who, one.quorum.places(0, topic="pair"))
-        one.catch_up()
-        one.quorum.end(who, commits=False)
-        one.catch_up()
-        pair = one.partition("pair")
-        assert await abort(one, who, topic="pair") == ErrorCode.REQUEST_TIMED_OUT
-        pair.fetched_by(2, one.quorum.epoch(2), pair.log.log_end_offset)
-        assert await abort(one, who, topic="pair") == ErrorCode.NONE
+    async with beside_a_quorum(tmp_path) as broker:
+        who = broker.quorum.begin()
+        broker.quorum.add(who, broker.quorum.places(0, topic="pair"))
+        broker.catch_up()
+        broker.quorum.end(who, commits=False)
+        broker.catch_up()
+        pair = broker.partition("pair")
+        assert await abort(broker, who, topic="pair") == ErrorCode.REQUEST_TIMED_OUT
+        pair.fetched_by(2, broker.quorum.epoch(2), pair.log.log_end_offset)
+        assert await abort(broker, who, topic="pair") == ErrorCode.NONE
 
 
 async def test_of_other_brokers_partitions_nothing_is_waited_for(tmp_path: Path) -> None:
     """This broker does not hear when those have their markers, unless the client uses it."""
-    async with asyncio.timeout(20), beside_a_quorum(tmp_path) as one:
-        one.quorum.create(assigned("away", [2]))
-        who = one.quorum.begin(broker=2)
-        one.quorum.add(who, one.solo(0) | one.quorum.places(0, topic="away"), broker=2)
-        one.catch_up()
-        await one.produce(who, 0)
-        assert await abort(one, who) == ErrorCode.NONE
-        assert one.quorum.state().phase is Phase.PREPARE_ABORT
-        assert not one.partition().log.transactions.open
+    async with asyncio.timeout(20), beside_a_quorum(tmp_path) as broker:
+        broker.quorum.create(assigned("away", [2]))
+        who = broker.quorum.begin(broker=2)
+        broker.quorum.add(who, broker.solo(0) | broker.quorum.places(0, topic="away"), broker=2)
+        broker.catch_up()
+        await broker.produce(who, 0)
+        assert await abort(broker, who) == ErrorCode.NONE
+        assert broker.quorum.state().phase is Phase.PREPARE_ABORT
+        assert not broker.partition().log.transactions.open
 
 
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_the_epoch_must_be_that_of_the_transaction(tmp_path: Path, *, hangs: bool) -> None:
-    async with beside_a_quorum(tmp_path) as one:
+    async with beside_a_quorum(tmp_path) as broker:
         if hangs:
-            hang(one)
-        producer_id, epoch = HANGING if hangs else await open_in_solo(one)
+            hang(broker)
+        producer_id, epoch = HANGING if hangs else await open_in_solo(broker)
         for other in (epoch - 1, epoch + 1):
-            assert await abort(one, (producer_id, other)) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert one.partition().log.transactions.open
+            assert await abort(broker, (producer_id, other)) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert broker.partition().log.transactions.open
 
 
 async def test_whoever_looked_at_the_transaction_before_aborts_nothing(tmp_path: Path) -> None:
-    async with beside_a_quorum(tmp_path) as one:
-        who = await open_in_solo(one)
-        number = one.quorum.end(who, bumps=False).number
-        one.catch_up()
-        while not one.quorum.state().phase.is_over:
+    async with beside_a_quorum(tmp_path) as broker:
+        who = await open_in_solo(broker)
+        number = broker.quorum.end(who, bumps=False).number
+        broker.catch_up()
+        while not broker.quorum.state().phase.is_over:
             await asyncio.sleep(0.001)
-        one.quorum.add(who, one.solo(0))
-        one.catch_up()
-        await one.produce(who, 1)
-        assert await abort(one, who, coordinator_epoch=0) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        assert one.quorum.state().phase is Phase.ONGOING
-        assert await abort(one, who, coordinator_epoch=number) == ErrorCode.NONE
-        assert one.quorum.state().phase is Phase.COMPLETE_ABORT
+        broker.quorum.add(who, broker.solo(0))
+        broker.catch_up()
+        await broker.produce(who, 1)
+        assert await abort(broker, who, coordinator_epoch=0) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert broker.quorum.state().phase is Phase.ONGOING
+        assert await abort(broker, who, coordinator_epoch=number) == ErrorCode.NONE
+        assert broker.quorum.state().phase is Phase.COMPLETE_ABORT
 
 
 async def test_what_is_refused_at_once(tmp_path: Path) -> None:
-    async with beside_a_quorum(tmp_path) as one:
-        who = await open_in_solo(one)
-        assert await abort(one, who, commits=True) == ErrorCode.INVALID_REQUEST
-        assert await abort(one, HANGING) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert await abort(one, who, topic="no") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        one.quorum.fence(1)
-        one.catch_up()
-        assert await abort(one, who) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert one.quorum.state().phase is Phase.ONGOING
+    async with beside_a_quorum(tmp_path) as broker:
+        who = await open_in_solo(broker)
+        assert await abort(broker, who, commits=True) == ErrorCode.INVALID_REQUEST
+        assert await abort(broker, HANGING) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await abort(broker, who, topic="no") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        broker.quorum.fence(1)
+        broker.catch_up()
+        assert await abort(broker, who) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert broker.quorum.state().phase is Phase.ONGOING

@@ -123,28 +123,28 @@ class Served(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[Served]:
-    async with beside_a_quorum(directory) as one:
+    async with beside_a_quorum(directory) as broker:
         replicas = [[2], [2]]
         replicas[partition_for(GROUP, 2)] = [1]
-        one.quorum.create(assigned(OFFSETS_TOPIC, *replicas))
-        one.catch_up()
+        broker.quorum.create(assigned(OFFSETS_TOPIC, *replicas))
+        broker.catch_up()
         assert partition_for(ELSEWHERE, 2) != partition_for(GROUP, 2)
         table = HandlerTable(
-            GroupOffsetHandlers(one.groups, lambda: one.image, lambda: 0, METADATA_MAX),
+            GroupOffsetHandlers(broker.groups, lambda: broker.image, lambda: 0, METADATA_MAX),
             TxnOffsetCommitHandlers(
-                one.groups, one.replicas, one.gate, lambda: one.image, lambda: 0, METADATA_MAX
+                broker.groups, broker.replicas, broker.gate, lambda: broker.image, lambda: 0, METADATA_MAX
             ),
         )
-        table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]
+        table.add(ApiVersionsHandlers(table, SimpleNamespace(image=broker.image), 1))  # type: ignore[arg-type]
         server = Server(table)
         port = server.listen("TEST", "127.0.0.1", 0).port
         server.start()
         async with asyncio.timeout(60):
-            while one.groups.loading:
+            while broker.groups.loading:
                 await asyncio.sleep(0.001)
         client = await connect(BrokerAddress(1, "127.0.0.1", port))
         try:
-            yield Served(one, client)
+            yield Served(broker, client)
         finally:
             client.close()
             server.close()

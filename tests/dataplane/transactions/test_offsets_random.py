@@ -37,10 +37,10 @@ PLACE = ("solo", 0)
 class Run:
     """Three clients, each with a separate group, whose offsets it fetches after each transaction."""
 
-    def __init__(self, one: Beside, seed: int) -> None:
-        self.one, self.random = one, random.Random(seed)
+    def __init__(self, broker: Beside, seed: int) -> None:
+        self.broker, self.random = broker, random.Random(seed)
         self.handlers = TxnOffsetCommitHandlers(
-            one.groups, one.replicas, one.gate, lambda: one.image, lambda: 0, 100
+            broker.groups, broker.replicas, broker.gate, lambda: broker.image, lambda: 0, 100
         )
         self.clients = [CommittingClient(self, f"x{number}") for number in range(3)]
 
@@ -50,11 +50,11 @@ class Run:
                 [self.client_goes_on, self.feed, self.turns, self.quorum_stops, self.elect],
                 [10, 3, 6, 1, 1],
             )[0]()
-        self.one.quorum.answers = True
+        self.broker.quorum.answers = True
         async with asyncio.timeout(60):
             for client in self.clients:
                 while client.busy is not None and not client.busy.done():
-                    self.one.catch_up()
+                    self.broker.catch_up()
                     await asyncio.sleep(0.001)
                 await client.finish()
 
@@ -62,22 +62,22 @@ class Run:
         await self.random.choice(self.clients).go_on()
 
     async def feed(self) -> None:
-        self.one.catch_up()
+        self.broker.catch_up()
 
     async def turns(self) -> None:
         for _ in range(self.random.randrange(20)):
             await asyncio.sleep(0)
 
     async def quorum_stops(self) -> None:
-        self.one.quorum.answers = not self.one.quorum.answers
+        self.broker.quorum.answers = not self.broker.quorum.answers
 
     async def elect(self) -> None:
         """Elect this broker again: it learns unreported markers from its log."""
-        self.one.quorum.fence(1)
+        self.broker.quorum.fence(1)
         if self.random.random() < 0.5:
-            self.one.catch_up()
-        self.one.quorum.unfence(1)
-        self.one.catch_up()
+            self.broker.catch_up()
+        self.broker.quorum.unfence(1)
+        self.broker.catch_up()
 
 
 class CommittingClient:
@@ -85,7 +85,7 @@ class CommittingClient:
 
     def __init__(self, run: Run, name: str) -> None:
         self.run, self.name = run, name
-        self.who = run.one.quorum.begin(name)
+        self.who = run.broker.quorum.begin(name)
         self.committed = -1
         self.offset = 0
         self.pending = -1
@@ -103,16 +103,16 @@ class CommittingClient:
     async def finish(self) -> None:
         if self.busy is not None:
             await self.busy
-        one = self.run.one
-        one.catch_up()
-        while one.groups.loading:
+        broker = self.run.broker
+        broker.catch_up()
+        while broker.groups.loading:
             await asyncio.sleep(0.001)
         await self.commit_offset()
         await self.end()
         assert self.seen() == self.committed
 
     async def commit_offset(self) -> None:
-        told: asyncio.Future[TxnOffsetCommitResponse] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[TxnOffsetCommitResponse] = asyncio.get_running_loop().create_future()
         self.offset += 1
         row = TxnOffsetCommitRequestPartition(partition_index=PLACE[1], committed_offset=self.offset)
         message = TxnOffsetCommitRequest(
@@ -122,9 +122,9 @@ class CommittingClient:
             producer_epoch=self.who[1],
             topics=[TxnOffsetCommitRequestTopic(name=PLACE[0], partitions=[row])],
         )
-        request = SimpleNamespace(access=EVERYTHING, api_version=5, holders=(), reply=told.set_result)
+        request = SimpleNamespace(access=EVERYTHING, api_version=5, holders=(), reply=answered.set_result)
         self.run.handlers.commit(cast(ClientRequest, request), message)
-        code = (await told).topics[0].partitions[0].error_code
+        code = (await answered).topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:
             self.pending = self.offset
         else:
@@ -132,22 +132,22 @@ class CommittingClient:
 
     async def end(self) -> None:
         """Repeat EndTxn by another broker until it is answered."""
-        one = self.run.one
+        broker = self.run.broker
         commits = not self.must_abort and self.run.random.random() < 0.6
         while True:
-            ended = one.quorum.end(self.who, commits=commits, name=self.name)
+            ended = broker.quorum.end(self.who, commits=commits, name=self.name)
             if ended.error_code == ErrorCode.NONE:
                 break
             assert ended.error_code == ErrorCode.CONCURRENT_TRANSACTIONS, ended
             await asyncio.sleep(0.001)
         # That broker has the decision, and so much of the feed.
-        one.catch_up()
+        broker.catch_up()
         while True:
             try:
-                await one.completion_waits.over(self.name, ended.number, 0.01)
+                await broker.completion_waits.over(self.name, ended.number, 0.01)
                 break
             except KafkaError:
-                one.catch_up()
+                broker.catch_up()
         self.who = (ended.producer_id, ended.producer_epoch)
         if commits and self.pending >= 0:
             self.committed = self.pending
@@ -158,7 +158,7 @@ class CommittingClient:
     def check(self) -> None:
         """Check the offsets in the turn in which the end is answered."""
         try:
-            shard = self.run.one.groups.shard_for(self.name)
+            shard = self.run.broker.groups.shard_for(self.name)
         except KafkaError as error:
             if error.code not in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
                 raise
@@ -168,7 +168,7 @@ class CommittingClient:
         assert self.seen() == self.committed, self.name
 
     def seen(self) -> int:
-        found = self.run.one.groups.shard_for(self.name).offsets.get(self.name, PLACE)
+        found = self.run.broker.groups.shard_for(self.name).offsets.get(self.name, PLACE)
         return -1 if found is None else found.offset
 
 
@@ -180,8 +180,8 @@ async def test_whoever_is_told_of_the_end_finds_the_offsets(
     monkeypatch.setattr(pending_writes, "GRACE_S", 0.002)
     monkeypatch.setattr(pending_writes, "ASK_AGAIN_S", 0.005)
     monkeypatch.setattr(markers, "RETRY_S", 0.005)
-    async with beside_a_quorum(tmp_path) as one:
-        one.quorum.create(assigned(OFFSETS_TOPIC, [1]))
-        one.catch_up()
-        await Run(one, seed).steps()
-        one.quorum.machine.check()
+    async with beside_a_quorum(tmp_path) as broker:
+        broker.quorum.create(assigned(OFFSETS_TOPIC, [1]))
+        broker.catch_up()
+        await Run(broker, seed).steps()
+        broker.quorum.machine.check()

@@ -52,7 +52,9 @@ async def commit(
     version: int = -1,
     committed: bool = True,
 ) -> CommitTransactionResponse:
-    chosen = [CommittedWriter(producer_id=one, producer_epoch=epoch) for one, epoch in writers]
+    chosen = [
+        CommittedWriter(producer_id=producer_id, producer_epoch=epoch) for producer_id, epoch in writers
+    ]
     return await client.request(
         CommitTransactionRequest(
             transactional_id="x",
@@ -73,21 +75,21 @@ def next_of(answer: CommitTransactionResponse) -> Identity:
 
 async def test_what_chosen_writers_wrote_counts_and_nothing_else(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
-        one, client, elsewhere = here.broker, await here.client(), await here.client()
+        broker, client, elsewhere = here.broker, await here.client(), await here.client()
         owner = await begun(client)
         opened = await begin(client, owner)
         assert (opened.error_code, opened.number) == (ErrorCode.NONE, 1)
         writers = [await joined(elsewhere, opened.token) for _ in range(3)]
         assert len({owner[0], *(producer_id for producer_id, _ in writers)}) == 4
-        await one.produce(owner, 0, adds="x")
+        await broker.produce(owner, 0, adds="x")
         for writer in writers[:2]:
-            await one.produce(writer, 0, adds="x")
-            await one.produce(writer, 0, index=1, adds="x")
+            await broker.produce(writer, 0, adds="x")
+            await broker.produce(writer, 0, index=1, adds="x")
         ended = await commit(client, owner, [writers[0]], number=opened.number, version=7)
         assert next_of(ended) == (owner[0], owner[1] + 1)
         assert (ended.was_committed, ended.commit_index) == (False, 0)
         for index, end in ((0, 6), (1, 4)):
-            partition = one.partition(index=index)
+            partition = broker.partition(index=index)
             log, watermark = partition.log, partition.high_watermark
             assert log.transactions.last_stable_offset(watermark) == end, (
                 "a reader that starts now sees the end"
@@ -119,20 +121,20 @@ async def find_or_begin(
 
 async def test_whoever_comes_first_begins_and_all_others_find_it(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
-        one, client, elsewhere = here.broker, await here.client(), await here.client()
+        broker, client, elsewhere = here.broker, await here.client(), await here.client()
         opened = await find_or_begin(client, 3)
         assert (opened.error_code, opened.number, opened.was_committed) == (ErrorCode.NONE, 1, False)
         assert await find_or_begin(elsewhere, 3) == opened
         owner = (opened.producer_id, opened.producer_epoch)
         writers = [await joined(elsewhere, opened.token) for _ in range(2)]
         for writer in writers:
-            await one.produce(writer, 0, adds="x")
+            await broker.produce(writer, 0, adds="x")
         third = await here.client()  # it neither began the transaction nor joined
         ended = await commit(third, owner, writers[:1], number=opened.number, version=3)
         assert (ended.error_code, ended.was_committed, ended.commit_index) == (ErrorCode.NONE, False, 0)
         again = await commit(elsewhere, owner, writers[1:], number=opened.number, version=3)
         assert (again.error_code, again.commit_index) == (ErrorCode.NONE, 0), "it was decided, and once"
-        partition = one.partition()
+        partition = broker.partition()
         log = partition.log
         aborted = log.transactions.aborted(0, log.transactions.last_stable_offset(partition.high_watermark))
         assert [each.producer_id for each in aborted] == [writers[1][0]]
@@ -232,8 +234,16 @@ async def test_a_commit_that_is_wrong_in_any_part_decides_nothing(tmp_path: Path
         ]
         state, invalid = ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_REQUEST
         fenced, unmapped = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert [one.error_code for one in wrong] == [state, state, state, state, fenced, unmapped, invalid]
-        assert all(one.error_message and one.commit_index == -1 for one in wrong)
+        assert [response.error_code for response in wrong] == [
+            state,
+            state,
+            state,
+            state,
+            fenced,
+            unmapped,
+            invalid,
+        ]
+        assert all(response.error_message and response.commit_index == -1 for response in wrong)
         known = here.broker.quorum.state()
         assert (known.phase, known.app_version) == (Phase.ONGOING, -1)
         assert next_of(await commit(client, owner, [writer], number=opened.number))
@@ -270,36 +280,36 @@ async def test_an_abort_ends_it_for_all(tmp_path: Path) -> None:
         await here.broker.produce(writer, 0, adds="x")
         assert next_of(await commit(client, owner, [writer], committed=False))
         log = here.broker.partition().log
-        assert [one.producer_id for one in log.transactions.aborted(0, 2)] == [writer[0]]
+        assert [transaction.producer_id for transaction in log.transactions.aborted(0, 2)] == [writer[0]]
         client.close()
 
 
 async def test_what_takes_too_long_is_over_for_its_writers_too(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
-        client, one = await here.client(), here.broker
+        client, broker = await here.client(), here.broker
         owner = await begun(client)
         opened = await begin(client, owner)
         writer = await joined(client, opened.token)
-        await one.produce(writer, 0, adds="x")
+        await broker.produce(writer, 0, adds="x")
         due = OpenTransaction(transactional_id="x", number=opened.number)
-        await one.submit(ExpireTransactions(transactions=[due]))
+        await broker.submit(ExpireTransactions(transactions=[due]))
         assert (await join(client, opened.token)).error_code == ErrorCode.INVALID_TXN_STATE
         assert (await commit(client, owner, [writer])).error_code == ErrorCode.TRANSACTION_ABORTABLE
-        assert one.partition().log.transactions.last_stable_offset(2) == 2
+        assert broker.partition().log.transactions.last_stable_offset(2) == 2
         assert next_of(await commit(client, owner, [writer], committed=False)) == (owner[0], owner[1] + 1)
         client.close()
 
 
 async def test_the_producer_id_of_a_writer_serves_again_under_the_next_epoch(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
-        client, one = await here.client(), here.broker
+        client, broker = await here.client(), here.broker
         owner = await begun(client)
         writer = await joined(client, (await begin(client, owner)).token)
-        await one.produce(writer, 0, adds="x")
+        await broker.produce(writer, 0, adds="x")
         owner = next_of(await commit(client, owner, [writer]))
         again = await joined(client, (await begin(client, owner)).token)
         assert again == (writer[0], writer[1] + 1)
-        await one.produce(again, 0, adds="x")
+        await broker.produce(again, 0, adds="x")
         assert next_of(await commit(client, owner, [again]))
         client.close()
 

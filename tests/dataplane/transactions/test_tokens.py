@@ -46,8 +46,8 @@ def test_a_token_stands_for_its_transaction(transaction: JoinableTransaction) ->
 
 
 @given(transactions, transactions)
-def test_transactions_differ_in_their_tokens(one: JoinableTransaction, other: JoinableTransaction) -> None:
-    assert (TOKENS.issue(one) == TOKENS.issue(other)) == (one == other)
+def test_transactions_differ_in_their_tokens(first: JoinableTransaction, second: JoinableTransaction) -> None:
+    assert (TOKENS.issue(first) == TOKENS.issue(second)) == (first == second)
 
 
 @settings(max_examples=300)

@@ -109,9 +109,9 @@ class Asked:
         """Return the state by id, combined as a client does."""
         states: dict[str, str] = {}
         for broker_id in (1, 2, 3):
-            for one in self.list(broker_id, **filters).transaction_states:
-                assert one.transactional_id not in states
-                states[one.transactional_id] = one.transaction_state
+            for listed in self.list(broker_id, **filters).transaction_states:
+                assert listed.transactional_id not in states
+                states[listed.transactional_id] = listed.transaction_state
         return states
 
     def opened(self, name: str, *indexes: int) -> Identity:
@@ -120,8 +120,8 @@ class Asked:
         return who
 
 
-def code_of(one: DescribedTransaction) -> ErrorCode:
-    return ErrorCode(one.error_code)
+def code_of(transaction: DescribedTransaction) -> ErrorCode:
+    return ErrorCode(transaction.error_code)
 
 
 def test_a_transaction_is_described_from_its_beginning_to_its_end() -> None:
@@ -158,17 +158,17 @@ def test_each_id_that_is_asked_for_has_an_answer() -> None:
         asked.quorum.begin(name)
     for broker_id in (1, 2, 3):
         states = asked.describe(*names, "", names[0], at=broker_id)
-        assert [one.transactional_id for one in states] == [*names, "", names[0]]
-        for one in states:
-            name = one.transactional_id
+        assert [described.transactional_id for described in states] == [*names, "", names[0]]
+        for described in states:
+            name = described.transactional_id
             if not name:
-                assert code_of(one) is ErrorCode.INVALID_REQUEST
+                assert code_of(described) is ErrorCode.INVALID_REQUEST
             elif asked.speaker(name) != broker_id:
-                assert code_of(one) is ErrorCode.NOT_COORDINATOR
+                assert code_of(described) is ErrorCode.NOT_COORDINATOR
             elif name in names[:10]:
-                assert code_of(one) is ErrorCode.NONE
+                assert code_of(described) is ErrorCode.NONE
             else:
-                assert code_of(one) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                assert code_of(described) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
 def test_clients_try_again_while_the_quorum_does_not_answer() -> None:
@@ -307,8 +307,8 @@ async def test_the_quorum_is_asked_only_for_whoever_may_be_told_something(
         )  # fmt: skip
         authorizer.change([(acl, True)])
     request: Any = SimpleNamespace(access=Access(authorizer.grants("User:ann", "10.0.0.1"), None, None))
-    one: Any = SimpleNamespace(image=quorum.machine.image)
-    handlers = DescribeTransactionsHandlers(1, one, TransactionQuestions(ask), lambda: NOW_MS)
+    follower: Any = SimpleNamespace(image=quorum.machine.image)
+    handlers = DescribeTransactionsHandlers(1, follower, TransactionQuestions(ask), lambda: NOW_MS)
     if operation is None:
         answer = await handlers.list_ids(request, ListTransactionsRequest())
         assert (answer.error_code, answer.transaction_states) == (ErrorCode.NONE, [])

@@ -36,11 +36,11 @@ def who_leads_no_more_says_where_to_cut(folder: Path) -> bool:
 
     async def play() -> bool:
         async with cutting(folder) as here:
-            quorum = here.one.quorum
+            quorum = here.broker.quorum
             places = quorum.places(0, topic="pair")
             who = quorum.begin()
             quorum.add(who, places)
-            here.one.catch_up()
+            here.broker.catch_up()
             quorum.fence(1)
             quorum.end(who)
             quorum.write_markers(places)

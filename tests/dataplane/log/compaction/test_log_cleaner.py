@@ -264,8 +264,8 @@ async def test_what_is_held_stays_and_replaces_nothing_before_it(bench: Bench) -
     cut = history.log.segments[len(history.log.segments) // 2].base_offset + 1
 
     def state_at_the_cut() -> dict[bytes | None, bytes | None]:
-        below = {o: one for o, one in look(history.log).records.items() if o < cut}
-        return {one.key: one.value for _, one in sorted(below.items())}
+        below = {o: record for o, record in look(history.log).records.items() if o < cut}
+        return {record.key: record.value for _, record in sorted(below.items())}
 
     before, size = state_at_the_cut(), history.log.size
     bench.held["t", 0] = cut

@@ -25,8 +25,8 @@ from tests.dataplane.security.authorization import by_the_book
 PRINCIPALS = ["User:ann", "User:bob", "User:*", "Other:ann"]
 HOSTS = ["*", "10.0.0.1", "10.0.0.2", "10.0.0.0/31", "10.0.0.0/8", "0.0.0.0/0", "::1", "2001:db8::/32"]
 NAMES = ["a", "ab", "abc", "b", "ba", "hardcode", "*"]
-OPERATIONS = [one for one in AclOperation if one >= AclOperation.ALL]
-ASKED = [one for one in OPERATIONS if one != AclOperation.ALL]
+OPERATIONS = [operation for operation in AclOperation if operation >= AclOperation.ALL]
+ASKED = [operation for operation in OPERATIONS if operation != AclOperation.ALL]
 CLIENT_HOSTS = ["10.0.0.1", "10.0.0.2", "10.9.9.9", "192.0.2.1", "::1", "2001:db8::7", "2001:db9::7"]
 
 acls = st.builds(

@@ -60,30 +60,30 @@ def login(threads: KerberosThreads, library: Library) -> KerberosLogin:
 
 
 async def test_a_login_with_proof_of_the_broker(threads: KerberosThreads) -> None:
-    one = login(threads, Library([b"more", b"proof"]))
-    assert await one.receive(b"token") == b"more"
-    assert await one.receive(b"token") == b"proof"
-    assert await one.receive(b"") == b"[" + NO_LAYER + b"]"
-    assert one.outcome is None
-    assert one.claimed == "ann@R"
-    assert await one.receive(b"[" + NO_LAYER + b"]") is None
-    assert one.outcome == LoggedIn("ann", NOW_MS + 60_000)
+    attempt = login(threads, Library([b"more", b"proof"]))
+    assert await attempt.receive(b"token") == b"more"
+    assert await attempt.receive(b"token") == b"proof"
+    assert await attempt.receive(b"") == b"[" + NO_LAYER + b"]"
+    assert attempt.outcome is None
+    assert attempt.claimed == "ann@R"
+    assert await attempt.receive(b"[" + NO_LAYER + b"]") is None
+    assert attempt.outcome == LoggedIn("ann", NOW_MS + 60_000)
 
 
 async def test_a_login_without_it_has_the_offer_at_once(threads: KerberosThreads) -> None:
-    one = login(threads, Library([b""], seconds=None))
-    assert await one.receive(b"token") == b"[" + NO_LAYER + b"]"
-    await one.receive(b"[" + NO_LAYER + b"]")
-    assert one.outcome == LoggedIn("ann", None)
+    attempt = login(threads, Library([b""], seconds=None))
+    assert await attempt.receive(b"token") == b"[" + NO_LAYER + b"]"
+    await attempt.receive(b"[" + NO_LAYER + b"]")
+    assert attempt.outcome == LoggedIn("ann", None)
 
 
 async def test_whoever_wants_to_act_as_another_acts_as_itself(threads: KerberosThreads) -> None:
     """kafka-python names the service there, and Kafka ignores it."""
-    one = login(threads, Library([b""]))
-    await one.receive(b"token")
-    await one.receive(b"[" + NO_LAYER + b"admin]")
-    assert one.outcome is not None
-    assert one.outcome.user == "ann"
+    attempt = login(threads, Library([b""]))
+    await attempt.receive(b"token")
+    await attempt.receive(b"[" + NO_LAYER + b"admin]")
+    assert attempt.outcome is not None
+    assert attempt.outcome.user == "ann"
 
 
 @pytest.mark.parametrize(
@@ -100,18 +100,18 @@ async def test_whoever_wants_to_act_as_another_acts_as_itself(threads: KerberosT
     ],
 )
 async def test_what_ends_a_login(threads: KerberosThreads, messages: list[bytes], complaint: str) -> None:
-    one = login(threads, Library([b"proof"]))
+    attempt = login(threads, Library([b"proof"]))
     with pytest.raises(LoginRefused, match=complaint):
         for message in messages:
-            await one.receive(message)
-    assert one.outcome is None or "after the last" in complaint
+            await attempt.receive(message)
+    assert attempt.outcome is None or "after the last" in complaint
 
 
 async def test_a_principal_of_another_realm_is_refused(threads: KerberosThreads) -> None:
-    one = login(threads, Library([b""], principal="ann@OTHER"))
-    await one.receive(b"token")
+    attempt = login(threads, Library([b""], principal="ann@OTHER"))
+    await attempt.receive(b"token")
     with pytest.raises(LoginRefused, match="no rule applies to 'ann@OTHER'"):
-        await one.receive(b"[" + NO_LAYER + b"]")
+        await attempt.receive(b"[" + NO_LAYER + b"]")
 
 
 def test_a_broker_without_the_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_messages_that_are_refused(message: bytes, complaint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "rules", "told"),
+    ("claims", "rules", "problem"),
     [
         ({"exp": 1}, RULES, b'{"status":"invalid_token"}'),
         (
@@ -89,17 +89,17 @@ def test_messages_that_are_refused(message: bytes, complaint: str) -> None:
 )
 @pytest.mark.parametrize("answer", [b"\x01", b"", GOOD])
 def test_a_bad_token_is_told_and_whatever_follows_ends_the_login(
-    claims: dict[str, int], rules: TokenRules, told: bytes, answer: bytes
+    claims: dict[str, int], rules: TokenRules, problem: bytes, answer: bytes
 ) -> None:
     attempt = login(rules)
     message = GOOD.replace(TOKEN, unsigned(CLAIMS | claims).encode())
-    assert asyncio.run(attempt.receive(message)) == told
-    assert json.loads(told)
+    assert asyncio.run(attempt.receive(message)) == problem
+    assert json.loads(problem)
     assert attempt.outcome is None
     assert attempt.claimed == "ann"
     with pytest.raises(LoginRefused, match="the token is refused: it ") as refused:
         asyncio.run(attempt.receive(answer))
-    assert refused.value.told == told.decode()
+    assert refused.value.told == problem.decode()
     assert TOKEN.decode() not in str(refused.value)
     assert attempt.outcome is None
 
@@ -147,5 +147,5 @@ def test_without_keys_nothing_is_decided() -> None:
 def test_any_message_is_answered_or_refused(message: bytes) -> None:
     attempt = login()
     with contextlib.suppress(LoginRefused):
-        told = asyncio.run(attempt.receive(message))
-        assert (told == b"") == (attempt.outcome is not None)
+        answer = asyncio.run(attempt.receive(message))
+        assert (answer == b"") == (attempt.outcome is not None)

@@ -99,11 +99,11 @@ class TokenLogins:
         )
 
     async def log_in(
-        self, user: str = "id", password: str = PASSWORD, told: str | None = "true"
+        self, user: str = "id", password: str = PASSWORD, extension: str | None = "true"
     ) -> ScramLogin:
         login = self.logins.begin()
         client = ScramClient(
-            SCRAM_SHA_256, user, password, "nonce", {} if told is None else {"tokenauth": told}
+            SCRAM_SHA_256, user, password, "nonce", {} if extension is None else {"tokenauth": extension}
         )
         challenge = await login.receive(client.first())
         self.challenged()
@@ -114,20 +114,20 @@ class TokenLogins:
         """Step between the two messages of a client."""
 
 
-@pytest.mark.parametrize("told", ["true", "TRUE"])
-async def test_a_token_logs_in_as_its_owner_until_it_expires(told: str) -> None:
-    assert (await TokenLogins().log_in(told=told)).outcome == LoggedIn("a:b", 1_000, "id")
+@pytest.mark.parametrize("extension", ["true", "TRUE"])
+async def test_a_token_logs_in_as_its_owner_until_it_expires(extension: str) -> None:
+    assert (await TokenLogins().log_in(extension=extension)).outcome == LoggedIn("a:b", 1_000, "id")
 
 
-@pytest.mark.parametrize("told", [None, "false"])
-async def test_without_the_extension_a_name_is_a_user(told: str | None) -> None:
-    assert (await TokenLogins().log_in("ann", "pw", told)).outcome == LoggedIn("ann")
+@pytest.mark.parametrize("extension", [None, "false"])
+async def test_without_the_extension_a_name_is_a_user(extension: str | None) -> None:
+    assert (await TokenLogins().log_in("ann", "pw", extension)).outcome == LoggedIn("ann")
     with pytest.raises(LoginRefused, match="proof is wrong"):
-        await TokenLogins().log_in(told=told)
+        await TokenLogins().log_in(extension=extension)
 
 
 @pytest.mark.parametrize(
-    ("user", "password", "told", "reason"),
+    ("user", "password", "extension", "reason"),
     [
         ("ann", "pw", "true", "proof is wrong"),
         ("nobody", PASSWORD, "true", "proof is wrong"),
@@ -135,9 +135,11 @@ async def test_without_the_extension_a_name_is_a_user(told: str | None) -> None:
         ("id", PASSWORD, "yes", "true or false"),
     ],
 )
-async def test_what_is_no_token_does_not_log_in(user: str, password: str, told: str, reason: str) -> None:
+async def test_what_is_no_token_does_not_log_in(
+    user: str, password: str, extension: str, reason: str
+) -> None:
     with pytest.raises(LoginRefused, match=reason):
-        await TokenLogins().log_in(user, password, told)
+        await TokenLogins().log_in(user, password, extension)
 
 
 async def test_tokens_have_to_be_enabled() -> None:

@@ -47,23 +47,23 @@ def test_the_first_answer_looks_like_that_of_a_user() -> None:
     users = Users()
     users.set("ann", 8192, salt=bytes(30))
     logins = ScramLogins(SCRAM_SHA_256, ScramCredentials(SEALER, lambda: users.sealed), users.unknown_users)
-    told = []
+    answers = []
     for name in ("ann", "bob", "bob"):
         client = ScramClient(SCRAM_SHA_256, name, "guess", "nonce")
         answer = asyncio.run(logins.begin().receive(client.first())).decode()
-        told.append(dict(part.split("=", 1) for part in answer.split(",")))
-    assert [each["i"] for each in told] == ["8192"] * 3
-    assert len({len(each["s"]) for each in told}) == 1
-    assert told[1]["s"] == told[2]["s"] != told[0]["s"]
+        answers.append(dict(part.split("=", 1) for part in answer.split(",")))
+    assert [each["i"] for each in answers] == ["8192"] * 3
+    assert len({len(each["s"]) for each in answers}) == 1
+    assert answers[1]["s"] == answers[2]["s"] != answers[0]["s"]
 
 
 def test_numbers_are_as_frequent_as_among_users() -> None:
     users = Users()
     for number in range(30):
         users.set(f"user-{number}", 4096 if number < 10 else 8192)
-    told = users.iterations(3000)
-    assert told.keys() == {4096, 8192}
-    assert 800 < told[4096] < 1200
+    counts = users.iterations(3000)
+    assert counts.keys() == {4096, 8192}
+    assert 800 < counts[4096] < 1200
 
 
 def test_a_user_more_changes_few_answers() -> None:
