@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _missing() -> list[str]:
     wanted = ["java"] if (JAR_CACHE / "complete").exists() else ["java", "mvn"]
-    return [one for one in wanted if shutil.which(one) is None]
+    return [program for program in wanted if shutil.which(program) is None]
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ async def read_to_the_end(bootstrap: str, topic: str, *, isolation: Isolation) -
             for partition, end in ends.items():
                 while await consumer.position(partition) < end:
                     for records in (await consumer.getmany(partition, timeout_ms=200)).values():
-                        found += [one.value for one in records]
+                        found += [record.value for record in records]
     return found
 
 

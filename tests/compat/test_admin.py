@@ -55,9 +55,9 @@ async def test_topics_come_and_go(admin: Admin) -> None:
         is ErrorCode.INVALID_CONFIG
     )
     (topic,) = await admin.describe_topics([name])
-    assert {index: (one.leader, list(one.isr)) for index, one in topic.partitions.items()} == {
-        index: (1, [1]) for index in range(3)
-    }
+    assert {
+        index: (partition.leader, list(partition.isr)) for index, partition in topic.partitions.items()
+    } == {index: (1, [1]) for index in range(3)}
     await admin.create_partitions(name, 5, validate_only=True)
     await admin.create_partitions(name, 5)
     assert await code_of(admin.create_partitions(name, 4)) is ErrorCode.INVALID_PARTITIONS
@@ -72,9 +72,9 @@ async def test_configs_are_set_and_taken_back(admin: Admin, topics: Topics) -> N
     topic = await topics(retention_ms="1000000")
 
     async def retention() -> tuple[str | None, str, bool]:
-        entries = {one.name: one for one in await admin.describe_configs(TOPIC_RESOURCE, topic)}
-        one = entries["retention.ms"]
-        return one.value, one.source, one.is_default
+        entries = {config.name: config for config in await admin.describe_configs(TOPIC_RESOURCE, topic)}
+        entry = entries["retention.ms"]
+        return entry.value, entry.source, entry.is_default
 
     assert await retention() == ("1000000", "topic", False)
     await admin.alter_configs(TOPIC_RESOURCE, topic, {"retention.ms": "5"}, validate_only=True)
@@ -90,7 +90,7 @@ async def test_configs_are_set_and_taken_back(admin: Admin, topics: Topics) -> N
 
 async def test_configs_of_brokers_and_groups(admin: Admin, group: str) -> None:
     async def value(kind: int, whose: str, name: str) -> str | None:
-        return {one.name: one.value for one in await admin.describe_configs(kind, whose)}.get(name)
+        return {config.name: config.value for config in await admin.describe_configs(kind, whose)}.get(name)
 
     await admin.alter_configs(BROKER_RESOURCE, "1", {"leader.replication.throttled.rate": "1000"})
     await becomes(lambda: value(BROKER_RESOURCE, "1", "leader.replication.throttled.rate"), "1000")
@@ -130,11 +130,15 @@ async def test_groups_and_their_offsets(bootstrap: str, admin: Admin, topics: To
     ) as member:
         await eventually(lambda: len(member.assignment()) == 2, "a member with both partitions")
         (described,) = await admin.describe_groups([group])
-        (one,) = described.members
+        (only_member,) = described.members
         assert (described.state, described.type, described.assignor) == ("Stable", "classic", "range")
-        assert (one.client_id, sorted(one.partitions), one.instance_id) == ("who", [here, there], None)
+        assert (only_member.client_id, sorted(only_member.partitions), only_member.instance_id) == (
+            "who",
+            [here, there],
+            None,
+        )
         await member.commit({here: 5, there: 6})
-        (listed,) = [one for one in await admin.list_groups() if one.group_id == group]
+        (listed,) = [known for known in await admin.list_groups() if known.group_id == group]
         assert (listed.state, listed.type, listed.protocol_type) == ("Stable", "classic", "consumer")
         refused = (await admin.alter_offsets(group, {here: 1}))[here]
         assert isinstance(refused, KafkaError)
@@ -160,7 +164,7 @@ async def test_groups_and_their_offsets(bootstrap: str, admin: Admin, topics: To
 async def test_the_cluster_its_quorum_and_its_folders(bootstrap: str, admin: Admin, topics: Topics) -> None:
     topic = await topics()
     cluster = await admin.describe_cluster()
-    assert [(one.id, f"{one.host}:{one.port}") for one in cluster.brokers] == [(1, bootstrap)]
+    assert [(broker.id, f"{broker.host}:{broker.port}") for broker in cluster.brokers] == [(1, bootstrap)]
     assert (bool(cluster.cluster_id), cluster.fenced) == (True, ())
     quorum = await admin.describe_quorum()
     assert quorum.leader_id == 101
@@ -170,7 +174,7 @@ async def test_the_cluster_its_quorum_and_its_folders(bootstrap: str, admin: Adm
         await producer.send_and_wait(topic, b"x" * 1_000)
     folders = (await admin.describe_log_dirs())[1]
     assert not isinstance(folders, KafkaError)
-    assert [one.replicas[here] for one in folders if here in one.replicas] == [
+    assert [folder.replicas[here] for folder in folders if here in folder.replicas] == [
         (await admin.partition_sizes([here]))[here]
     ]
     assert (await admin.partition_sizes([here]))[here] > 1_000
@@ -209,8 +213,12 @@ async def test_moves_are_throttled_and_let_go(admin: Admin, topics: Topics) -> N
     topic = await topics()
 
     async def throttles() -> tuple[str | None, str | None]:
-        of_topic = {one.name: one.value for one in await admin.describe_configs(TOPIC_RESOURCE, topic)}
-        of_broker = {one.name: one.value for one in await admin.describe_configs(BROKER_RESOURCE, "1")}
+        of_topic = {
+            config.name: config.value for config in await admin.describe_configs(TOPIC_RESOURCE, topic)
+        }
+        of_broker = {
+            config.name: config.value for config in await admin.describe_configs(BROKER_RESOURCE, "1")
+        }
         return (
             of_topic["leader.replication.throttled.replicas"],
             of_broker.get("leader.replication.throttled.rate"),

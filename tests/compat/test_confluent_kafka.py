@@ -34,7 +34,7 @@ def read_with_confluent_kafka(bootstrap: str, topic: str, count: int) -> list[An
             messages = consumer.consume(count - len(found), DEADLINE_S)
             assert messages, f"{len(found)} of {count} within {DEADLINE_S} s"
             found += messages
-        assert all(one.error() is None for one in found)
+        assert all(message.error() is None for message in found)
         return found
     finally:
         consumer.close()
@@ -53,10 +53,10 @@ async def test_it_reads_what_ours_has_written(bootstrap: str, topics: Topics, co
         for number, value in enumerate(VALUES):
             await producer.send(topic, value, b"k", headers=HEADERS, timestamp_ms=STAMP_MS + number)
     found = await asyncio.to_thread(read_with_confluent_kafka, bootstrap, topic, len(VALUES))
-    assert [one.value() for one in found] == VALUES
-    assert {one.key() for one in found} == {b"k"}
-    assert all(one.headers() == HEADERS for one in found)
-    assert [one.timestamp()[1] - STAMP_MS for one in found] == list(range(len(VALUES)))
+    assert [message.value() for message in found] == VALUES
+    assert {message.key() for message in found} == {b"k"}
+    assert all(message.headers() == HEADERS for message in found)
+    assert [message.timestamp()[1] - STAMP_MS for message in found] == list(range(len(VALUES)))
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -75,7 +75,7 @@ async def test_ours_reads_what_it_has_written(bootstrap: str, topics: Topics, co
 
     await asyncio.to_thread(write)
     found = await read(bootstrap, topic, len(VALUES), isolation="read_committed")
-    assert [one.value for one in found] == VALUES
-    assert {one.key for one in found} == {b"k"}
-    assert all(list(one.headers) == HEADERS for one in found)
-    assert [one.timestamp_ms - STAMP_MS for one in found] == list(range(len(VALUES)))
+    assert [record.value for record in found] == VALUES
+    assert {record.key for record in found} == {b"k"}
+    assert all(list(record.headers) == HEADERS for record in found)
+    assert [record.timestamp_ms - STAMP_MS for record in found] == list(range(len(VALUES)))

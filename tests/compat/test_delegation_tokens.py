@@ -97,7 +97,7 @@ def _create(
     return CreateDelegationTokenRequest(
         owner_principal_type=None if owner is None else "User",
         owner_principal_name=owner,
-        renewers=[_renewer(one) for one in renewers],
+        renewers=[_renewer(renewer) for renewer in renewers],
         max_lifetime_ms=longest_ms,
     )
 
@@ -123,9 +123,11 @@ class Story:
     def _shown(self, value: Any, name: str = "") -> str:
         if isinstance(value, Message):
             fields = (each.name for each in value.schema.fields)
-            return f"({', '.join(f'{one}={self._shown(getattr(value, one), one)}' for one in fields)})"
+            return (
+                f"({', '.join(f'{field}={self._shown(getattr(value, field), field)}' for field in fields)})"
+            )
         if isinstance(value, list):
-            return f"[{', '.join(sorted(self._shown(one) for one in value))}]"
+            return f"[{', '.join(sorted(self._shown(part) for part in value))}]"
         if "timestamp" in name and value > 0:
             return f"now + {round((value - time.time() * 1000) / 60_000)} min"
         if name == "token_id" and value:
@@ -151,8 +153,8 @@ class Story:
 
         def shows(answer: Any) -> bool:
             return any(
-                one.token_id == token_id and expires_ms in (None, one.expiry_timestamp)
-                for one in answer.tokens
+                token.token_id == token_id and expires_ms in (None, token.expiry_timestamp)
+                for token in answer.tokens
             )
 
         self.settled(lambda: self.users["ann"].ask(describe), shows)
@@ -174,13 +176,13 @@ class Story:
         for version in (1, 2, 3):
             for name, session in self.users.items():
                 described = session.ask(DescribeDelegationTokenRequest(owners=None), version)
-                described.tokens = [one for one in described.tokens if one.token_id == made.token_id]
+                described.tokens = [token for token in described.tokens if token.token_id == made.token_id]
                 self.note(f"{name} describes {version}", described)
         for asked in ([], ["eve"], ["ann"], ["joe"]):
             owners = [DescribedTokenOwner(principal_type="User", principal_name=name) for name in asked]
             described = bob.ask(DescribeDelegationTokenRequest(owners=owners))
             described.tokens = [
-                one for one in described.tokens if one.token_id in (made.token_id, of_bob.token_id)
+                token for token in described.tokens if token.token_id in (made.token_id, of_bob.token_id)
             ]
             self.note(f"of {asked}", described)
         for version in (1, 2):

@@ -32,7 +32,7 @@ def shared(members: list[Consumer], count: int) -> Callable[[], bool]:
     """Return a condition: the members own all partitions, each once, and fairly."""
 
     def condition() -> bool:
-        parts = [one.assignment() for one in members]
+        parts = [consumer.assignment() for consumer in members]
         sizes = sorted(map(len, parts))
         return len(set().union(*parts)) == sum(sizes) == count and sizes[-1] - sizes[0] <= 1
 
@@ -42,9 +42,9 @@ def shared(members: list[Consumer], count: int) -> Callable[[], bool]:
 async def positions(members: list[Consumer], end: int) -> None:
     """Return once the members are at this offset in all their partitions."""
     async with asyncio.timeout(DEADLINE_S):
-        for one in members:
-            for partition in one.assignment():
-                while await one.position(partition) < end:
+        for consumer in members:
+            for partition in consumer.assignment():
+                while await consumer.position(partition) < end:
                     await asyncio.sleep(0.01)
 
 
@@ -74,15 +74,15 @@ async def test_members_share_and_take_over(
     options = {"partition_assignment_strategy": (assignor,)}
     members = [member(bootstrap, group, topic, **options) for _ in range(3)]
     async with AsyncExitStack() as stack:
-        for one in members:
-            await stack.enter_async_context(one)
+        for consumer in members:
+            await stack.enter_async_context(consumer)
         async with polling(members, read):
             await eventually(shared(members, 6), "three members with two partitions each")
             await positions(members, 20)
         (described,) = await admin.describe_groups([group])
         assert (described.state, described.assignor, len(described.members)) == ("Stable", assignor, 3)
-        for one in members:
-            await one.commit()
+        for consumer in members:
+            await consumer.commit()
         await members.pop().stop()
         async with polling(members, read):
             await eventually(shared(members, 6), "two members with three partitions each")
@@ -94,7 +94,9 @@ async def test_static_members_come_back_to_what_they_had(
 ) -> None:
     topic = await topics(4)
     names = {"group_instance_id": "a"}, {"group_instance_id": "b"}
-    first, second = (member(bootstrap, group, topic, session_timeout_ms=30_000, **one) for one in names)
+    first, second = (
+        member(bootstrap, group, topic, session_timeout_ms=30_000, **options) for options in names
+    )
     async with first:
         async with second:
             await eventually(shared([first, second], 4), "two partitions each")
@@ -104,7 +106,7 @@ async def test_static_members_come_back_to_what_they_had(
             await eventually(lambda: again.assignment() == had, "the same partitions as before")
             assert first.group_metadata().generation == generation  # no rebalance was necessary
             (described,) = await admin.describe_groups([group])
-            assert sorted(str(one.instance_id) for one in described.members) == ["a", "b"]
+            assert sorted(str(group_member.instance_id) for group_member in described.members) == ["a", "b"]
 
 
 async def test_a_second_member_of_the_same_name_fences_the_first(
@@ -140,7 +142,7 @@ async def test_cooperative_members_read_on_what_they_keep(bootstrap: str, topics
         second = member(bootstrap, group, topic, **options)
         async with second:
             await eventually(shared([first, second], 4), "two partitions each")
-            assert [len(one) for one in revoked] == [2]  # the others were never revoked
+            assert [len(partitions) for partitions in revoked] == [2]  # the others were never revoked
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])  # those that it has

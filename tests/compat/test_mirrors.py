@@ -109,7 +109,7 @@ async def test_records_that_kafka_has_dropped_are_told(kafka: Cluster, ours: Clu
     ):
         await admin.create_topics([NewTopic(name, 1)])
         sent = [await producer.send(name, b"%d" % number) for number in range(20)]
-        await eventually(lambda: all(one.done() for one in sent), "acknowledgements")
+        await eventually(lambda: all(delivery.done() for delivery in sent), "acknowledgements")
         await operator.create_mirror(name, source=kafka.bootstrap, topics=name)
         await until(lambda: is_level(kafka.bootstrap, ours.bootstrap, name), "the copy")
         await operator.pause_mirror(name)

@@ -19,9 +19,9 @@ async def test_every_compression_is_stored_and_read(
 ) -> None:
     topic, values = await topics(), [b"%d " % number * 50 for number in range(500)]
     async with Producer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5) as producer:
-        placed = await asyncio.gather(*[await producer.send(topic, one) for one in values])
-    assert [one.offset for one in placed] == list(range(500))
-    assert [one.value for one in await read(bootstrap, topic, 500)] == values
+        placed = await asyncio.gather(*[await producer.send(topic, value) for value in values])
+    assert [metadata.offset for metadata in placed] == list(range(500))
+    assert [record.value for record in await read(bootstrap, topic, 500)] == values
 
 
 async def test_an_idempotent_producer_is_known_by_the_leader(
@@ -34,9 +34,10 @@ async def test_an_idempotent_producer_is_known_by_the_leader(
     partition = TopicPartition(topic, 0)
     producers = (await admin.describe_producers([partition]))[partition]
     assert not isinstance(producers, KafkaError)
-    assert [(one.producer_epoch, one.last_sequence, one.transaction_start) for one in producers] == [
-        (0, 2, -1)
-    ]
+    assert [
+        (producer.producer_epoch, producer.last_sequence, producer.transaction_start)
+        for producer in producers
+    ] == [(0, 2, -1)]
 
 
 async def test_keys_headers_timestamps_and_tombstones_arrive_as_they_were(
@@ -45,12 +46,12 @@ async def test_keys_headers_timestamps_and_tombstones_arrive_as_they_were(
     topic = await topics()
     headers = [("trace", b"4711"), ("trace", None), ("grüße", b"")]
     async with Producer(bootstrap_servers=bootstrap) as producer:
-        told = await producer.send_and_wait(
+        metadata = await producer.send_and_wait(
             topic, b"value", b"key", timestamp_ms=1_700_000_000_123, headers=headers
         )
         await producer.send_and_wait(topic, None, b"key")
         await producer.send_and_wait(topic, b"", b"")
-    assert told.timestamp_ms == 1_700_000_000_123
+    assert metadata.timestamp_ms == 1_700_000_000_123
     first, second, third = await read(bootstrap, topic, 3)
     assert (first.key, first.value, first.timestamp_ms) == (b"key", b"value", 1_700_000_000_123)
     assert list(first.headers) == headers
@@ -61,9 +62,9 @@ async def test_keys_headers_timestamps_and_tombstones_arrive_as_they_were(
 async def test_the_time_is_the_brokers_where_the_topic_says_so(bootstrap: str, topics: Topics) -> None:
     topic = await topics(message_timestamp_type="LogAppendTime")
     async with Producer(bootstrap_servers=bootstrap) as producer:
-        told = await producer.send_and_wait(topic, b"v", timestamp_ms=5)
+        metadata = await producer.send_and_wait(topic, b"v", timestamp_ms=5)
     (record,) = await read(bootstrap, topic, 1)
-    assert told.timestamp_ms == record.timestamp_ms > 1_700_000_000_000
+    assert metadata.timestamp_ms == record.timestamp_ms > 1_700_000_000_000
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
@@ -71,8 +72,8 @@ async def test_every_acks_is_taken(bootstrap: str, topics: Topics, acks: int | s
     topic = await topics()
     async with Producer(bootstrap_servers=bootstrap, acks=acks) as producer:
         placed = [await producer.send_and_wait(topic, b"%d" % number) for number in range(3)]
-    assert [one.offset for one in placed] == ([-1] * 3 if acks == 0 else [0, 1, 2])
-    assert [one.value for one in await read(bootstrap, topic, 3)] == [b"0", b"1", b"2"]
+    assert [metadata.offset for metadata in placed] == ([-1] * 3 if acks == 0 else [0, 1, 2])
+    assert [record.value for record in await read(bootstrap, topic, 3)] == [b"0", b"1", b"2"]
 
 
 async def test_what_is_refused_is_told_by_its_name_and_the_rest_goes_on(
@@ -90,7 +91,7 @@ async def test_what_is_refused_is_told_by_its_name_and_the_rest_goes_on(
         with pytest.raises(KafkaError) as refused:
             await producer.send("not a topic's name", b"v")
         assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert [one.value for one in await read(bootstrap, topic, 1)] == [b"small"]
+    assert [record.value for record in await read(bootstrap, topic, 1)] == [b"small"]
 
 
 @pytest.mark.parametrize("transactional", [False, True])
@@ -107,10 +108,10 @@ async def test_batches_that_are_too_large_are_split_also_when_the_limit_shrinks(
         sent = [await producer.send(topic, value) for value in values[:300]]
         await admin.alter_configs(TOPIC_RESOURCE, topic, {"max.message.bytes": "20000"})
         sent += [await producer.send(topic, value) for value in values[300:]]
-        assert [(await one).offset for one in sent] == list(range(600))
+        assert [(await delivery).offset for delivery in sent] == list(range(600))
         if transactional:
             await producer.commit_transaction()
-    assert [one.value for one in await read(bootstrap, topic, 600)] == values
+    assert [record.value for record in await read(bootstrap, topic, 600)] == values
 
 
 async def test_a_partition_that_was_added_is_written_and_read_at_once(

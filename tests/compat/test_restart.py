@@ -53,7 +53,7 @@ async def test_a_producer_and_a_member_live_through_it(kafka: Cluster) -> None:
         for task in (writing, reading):
             task.cancel()
         await asyncio.wait([writing, reading])
-    assert [one.result().offset for one in placed] == list(range(len(placed)))
+    assert [future.result().offset for future in placed] == list(range(len(placed)))
     again = [number for number, record in enumerate(read) if record < number]
     first_again = again[0] if again else len(read)
     assert read[:first_again] == list(range(first_again))  # only uncommitted records are read twice

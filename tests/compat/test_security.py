@@ -60,7 +60,7 @@ async def _create_user(secured: Secured) -> None:
         await admin.alter_scram_credentials([UserPassword(USER, PASSWORD, name) for name in scram])
 
         async def known() -> list[str]:
-            return [one.mechanism for one in await admin.describe_scram_credentials()]
+            return [credential.mechanism for credential in await admin.describe_scram_credentials()]
 
         await becomes(known, scram)
 
@@ -101,7 +101,7 @@ async def test_everything_works_by(
     assert found == {b"plain", b"within"}
     async with Admin(**options) as admin:
         kept = await admin.committed_offsets(topic)
-        assert {one.partition for one in kept} == {0, 1}
+        assert {partition.partition for partition in kept} == {0, 1}
     assert PASSWORD not in caplog.text
     assert "eyJhbGciOiAibm9uZSJ9" not in caplog.text, "the head of a token"
 
@@ -132,7 +132,7 @@ async def test_logins_are_renewed_while_records_flow(mechanism: str, secured: Se
                     b"%d" % number for number in range(read, read + len(records))
                 ]
                 read += len(records)
-        assert all(one.lost is None for one in connections)
+        assert all(connection.lost is None for connection in connections)
     if mechanism == "OAUTHBEARER":
         assert options["sasl_oauth_token_provider"].asked > 2
 
@@ -252,7 +252,9 @@ async def test_users_come_and_go(admin: Admin) -> None:
     )
 
     async def known() -> list[UserLogin]:
-        return [one for one in await admin.describe_scram_credentials() if one.user == name]
+        return [
+            credential for credential in await admin.describe_scram_credentials() if credential.user == name
+        ]
 
     await becomes(known, [UserLogin(name, "SCRAM-SHA-256", 4096), UserLogin(name, "SCRAM-SHA-512", 8192)])
     await admin.alter_scram_credentials(deletions=[(name, "SCRAM-SHA-256"), (name, "SCRAM-SHA-512")])

@@ -26,18 +26,18 @@ async def test_a_program_is_killed_again_and_again(bootstrap: str, topics: Topic
         )
         assert child.stdout is not None
         try:
-            told = await child.stdout.readline()
+            line = await child.stdout.readline()
             await asyncio.sleep(chance.random())
         finally:
             child.kill()
-        told += await child.stdout.read()
+        line += await child.stdout.read()
         await child.wait()
         async with Producer(bootstrap_servers=bootstrap, spool_dir=tmp_path) as producer:
             async with asyncio.timeout(DEADLINE_S):
                 await producer.flush()
         values = await read_to_the_end(bootstrap, topic, isolation="read_committed")
         assert values == [b"%d" % number for number in range(len(values))]
-        assert len(values) > int(told[: told.rindex(b"\n")].splitlines()[-1])
+        assert len(values) > int(line[: line.rindex(b"\n")].splitlines()[-1])
         promised = len(values)
 
 

@@ -55,8 +55,8 @@ async def test_a_pipeline_copies_exactly_once(
             while copied < until:
                 batch = await consumer.getmany(timeout_ms=DEADLINE_S * 1_000)
                 async with producer.transaction():
-                    for one in (record for records in batch.values() for record in records):
-                        await producer.send(target, one.value)
+                    for record in (record for records in batch.values() for record in records):
+                        await producer.send(target, record.value)
                         copied += 1
                     offsets = {partition: records[-1].offset + 1 for partition, records in batch.items()}
                     await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
@@ -69,7 +69,7 @@ async def test_a_pipeline_copies_exactly_once(
         left = 200 - sum((await admin.committed_offsets(group)).values())
         await copy(left, breaks=False)
     found = await read_to_the_end(bootstrap, target, isolation="read_committed")
-    assert sorted(found, key=lambda one: int(one or b"-1")) == [b"%d" % number for number in range(200)]
+    assert sorted(found, key=lambda value: int(value or b"-1")) == [b"%d" % number for number in range(200)]
     assert await admin.committed_offsets(group) == {TopicPartition(source, index): 100 for index in (0, 1)}
 
 
@@ -140,7 +140,11 @@ async def test_transactions_are_listed_and_described(bootstrap: str, topics: Top
     async with Producer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"v")
-        (listed,) = [one for one in await admin.list_transactions() if one.transactional_id == topic]
+        (listed,) = [
+            transaction
+            for transaction in await admin.list_transactions()
+            if transaction.transactional_id == topic
+        ]
         assert listed.state == "Ongoing"
         assert listed in await admin.list_transactions(states=["Ongoing"], pattern="t-.*")
         assert listed not in await admin.list_transactions(open_longer_than_ms=3_600_000)
@@ -149,7 +153,9 @@ async def test_transactions_are_listed_and_described(bootstrap: str, topics: Top
         assert (described.state, described.partitions, described.timeout_ms) == ("Ongoing", (here,), 60_000)
         producers = (await admin.describe_producers([here]))[here]
         assert not isinstance(producers, KafkaError)
-        assert [(one.producer_id, one.transaction_start) for one in producers] == [(listed.producer_id, 0)]
+        assert [(known.producer_id, known.transaction_start) for known in producers] == [
+            (listed.producer_id, 0)
+        ]
         assert await admin.find_hanging([here]) == []
         await producer.abort_transaction()
     unknown = (await admin.describe_transactions(["nobody's"]))["nobody's"]
