@@ -98,7 +98,9 @@ class Bank:
         """Send a read and a write of a partition to this node, master or asleep, before the block; both have ended at
         the block's end.
         """
-        account = next(one for one in ACCOUNTS if partition_of(one, PARTITIONS) == partition)
+        account = next(
+            candidate for candidate in ACCOUNTS if partition_of(candidate, PARTITIONS) == partition
+        )
         asked = threading.Event()
         threads = [
             threading.Thread(target=asyncio.run, args=(each,))
@@ -108,8 +110,8 @@ class Bank:
         asked.wait(END_S)  # first the read: a node that has failed to write knows that it is not the master
         threads[1].start()
         yield
-        for one in threads:
-            one.join()
+        for thread in threads:
+            thread.join()
 
     async def _read_at(self, node: DatabaseNode, account: str, asked: threading.Event) -> None:
         began_s = time.monotonic()
@@ -133,9 +135,9 @@ class Bank:
             async with asyncio.timeout(END_S), dialled(node.address) as line:
                 answer = await line.ask({"write": [statement._asdict()]})
                 if "placed" in answer:
-                    self.acknowledged[receipt] = [Placed(*one) for one in answer["placed"]]
+                    self.acknowledged[receipt] = [Placed(*place) for place in answer["placed"]]
                     self.writes += [
-                        Seen(began_s, time.monotonic(), one) for one in self.acknowledged[receipt]
+                        Seen(began_s, time.monotonic(), place) for place in self.acknowledged[receipt]
                     ]
 
     def raise_error(self) -> None:
@@ -151,9 +153,9 @@ class Bank:
 
     async def _work(self) -> None:
         patient = Database([node.address for node in self.nodes], patience_s=END_S)
-        for one in ACCOUNTS:
+        for account in ACCOUNTS:
             await patient.write(
-                Statement(one, "INSERT INTO accounts (id, balance) VALUES (?, ?)", [one, BALANCE])
+                Statement(account, "INSERT INTO accounts (id, balance) VALUES (?, ?)", [account, BALANCE])
             )
         async with asyncio.TaskGroup() as tasks:
             for number in range(self.tellers):
@@ -185,7 +187,7 @@ class Bank:
                 self.in_doubt.add(receipt)
             else:
                 self.acknowledged[receipt] = placed
-                self.writes += [Seen(began_s, time.monotonic(), one) for one in placed]
+                self.writes += [Seen(began_s, time.monotonic(), place) for place in placed]
 
     async def _read_on(self, chance: random.Random) -> None:
         while not self._over.is_set():
@@ -243,18 +245,18 @@ class Bank:
     def check_acknowledged(self, log: list[list[tuple[int, Change]]]) -> None:
         """Check that each acknowledgement is in the log once, unless the log was cut there after a snapshot."""
         firsts = [min((change.scn for _, change in some if change.scn), default=math.inf) for some in log]
-        told: set[tuple[int, int]] = set()
+        places: set[tuple[int, int]] = set()
         for receipt, parts in self.acknowledged.items():
             indexes = set()
-            for one in parts:
-                assert one[::2] not in told, (
-                    f"SCN {one.scn} of partition {one.partition} was acknowledged twice"
+            for place in parts:
+                assert place[::2] not in places, (
+                    f"SCN {place.scn} of partition {place.partition} was acknowledged twice"
                 )
-                told.add((one.partition, one.scn))
-                if one.scn < firsts[one.partition]:
+                places.add((place.partition, place.scn))
+                if place.scn < firsts[place.partition]:
                     continue
-                ((index, change),) = [each for each in log[one.partition] if each[1].scn == one.scn]
-                assert change.generation == one.generation, f"{receipt}: {one} is {change}"
+                ((index, change),) = [each for each in log[place.partition] if each[1].scn == place.scn]
+                assert change.generation == place.generation, f"{receipt}: {place} is {change}"
                 indexes.add(index)
             assert len(indexes) <= 1, f"{receipt} is torn: {indexes}"
 
@@ -264,8 +266,8 @@ class Bank:
         assert self.acknowledged.keys() <= receipts, "an acknowledged transfer is gone"
         assert not self.rejected & receipts, "a rejected transfer is there"
         balances = dict.fromkeys(ACCOUNTS, BALANCE)
-        for one in receipts:
-            moved = json.loads(str(rows[one][2]))
+        for receipt in receipts:
+            moved = json.loads(str(rows[receipt][2]))
             balances[moved["payer"]] -= moved["amount"]
             balances[moved["payee"]] += moved["amount"]
         assert {key: rows[key][1] for key in ACCOUNTS} == balances
@@ -273,7 +275,7 @@ class Bank:
 
 def check_order(partition: int, changes: list[tuple[int, Change]]) -> None:
     """Check that SCNs have no gap and no tie, and that generations never go back."""
-    assert changes == sorted(changes, key=lambda one: one[0])
+    assert changes == sorted(changes, key=lambda entry: entry[0])
     generations = [change.generation for _, change in changes]
     assert generations == sorted(generations), (
         f"partition {partition}: an older generation wrote after a newer one"
@@ -289,20 +291,21 @@ def check_real_time(writes: list[Seen], reads: list[Seen]) -> None:
     its end.
     """
     for partition in range(PARTITIONS):
-        seen = [one for one in (*writes, *reads) if one.placed.partition == partition]
-        ended = sorted(seen, key=lambda one: one.ended_s)
+        seen = [operation for operation in (*writes, *reads) if operation.placed.partition == partition]
+        ended = sorted(seen, key=lambda operation: operation.ended_s)
         newest, position = 0, 0
-        for one in sorted(
-            (one for one in reads if one.placed.partition == partition), key=lambda r: r.began_s
+        for read in sorted(
+            (operation for operation in reads if operation.placed.partition == partition),
+            key=lambda r: r.began_s,
         ):
-            while ended[position].ended_s < one.began_s:
+            while ended[position].ended_s < read.began_s:
                 newest = max(newest, ended[position].placed.scn)
                 position += 1
-            assert one.placed.scn >= newest, f"a stale read: {one}, when SCN {newest} had been seen"
+            assert read.placed.scn >= newest, f"a stale read: {read}, when SCN {newest} had been seen"
         for write in writes:
             if write.placed.partition == partition:
                 early = [r for r in reads if r.placed[::2] >= write.placed[::2] and r.ended_s < write.began_s]
-                assert not [one for one in early if one.placed.partition == partition], (
+                assert not [operation for operation in early if operation.placed.partition == partition], (
                     f"{early} before {write}"
                 )
 
@@ -325,12 +328,12 @@ async def _read_log(bootstrap: str, name: str) -> list[list[tuple[int, Change]]]
         Consumer(name, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer,
         aclosing(consumer.transactions(cuts=True)) as elements,
     ):
-        async for one in elements:
-            if not one.records:
+        async for element in elements:
+            if not element.records:
                 break
-            for place, records in one.records.items():
+            for place, records in element.records.items():
                 changes = [Change.decode(record.value) for record in records]
-                found[place.partition] += [(one.commit_index or 0, change) for change in changes]
+                found[place.partition] += [(element.commit_index or 0, change) for change in changes]
     return found
 
 

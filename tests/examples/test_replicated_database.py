@@ -94,7 +94,9 @@ def test_the_client_says_in_one_line_that_a_node_is_away() -> None:
 
 
 def replaced(bank: Bank, node: DatabaseNode, partition: int) -> bool:
-    return any(partition in reigning(one) for one in bank.nodes if one is not node)
+    return any(
+        partition in reigning(database_node) for database_node in bank.nodes if database_node is not node
+    )
 
 
 def test_a_new_node_begins_with_a_snapshot(cluster: RunningCluster, tmp_path: Path) -> None:
@@ -138,9 +140,11 @@ async def test_a_master_that_was_replaced_answers_no_read_from_old_rows(
         asyncio.timeout(120),
         Consumer(bootstrap_servers=cluster.bootstrap, isolation_level="read_committed") as ends,
     ):
-        ends.assign([TopicPartition(names.log, one) for one in range(PARTITIONS)])
-        replicas = [Replica(cluster.bootstrap, names, tmp_path / str(one), PARTITIONS) for one in range(2)]
-        following = [asyncio.create_task(one.follow()) for one in replicas]
+        ends.assign([TopicPartition(names.log, partition) for partition in range(PARTITIONS)])
+        replicas = [
+            Replica(cluster.bootstrap, names, tmp_path / str(number), PARTITIONS) for number in range(2)
+        ]
+        following = [asyncio.create_task(replica.follow()) for replica in replicas]
         former = Master(replicas[0], index, ends)
         await reigns(former)
         async with former.lead([Statement(key, insert, ["before"])]):
