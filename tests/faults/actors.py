@@ -213,10 +213,10 @@ class Reading(Actor):
         partition, offset, epoch = message.partition(), message.offset(), message.leader_epoch()
         assert partition is not None
         assert offset is not None
-        told = -1 if epoch is None else epoch
+        epoch_or_none = -1 if epoch is None else epoch
         session, value = self._sessions[partition], message.value() or b""
         now = time.monotonic()
-        self.history.add(Poll(self.name, session, self._topic, partition, offset, told, value, now))
+        self.history.add(Poll(self.name, session, self._topic, partition, offset, epoch_or_none, value, now))
         self.next_offsets[partition] = offset + 1
         self.polled += 1
 
@@ -289,12 +289,12 @@ class Member(Reading):
 
     def _given(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         generation, member = self._identity()
-        self.owned |= {one.partition for one in partitions}
-        for one in partitions:
+        self.owned |= {partition.partition for partition in partitions}
+        for partition in partitions:
             self.history.add(
-                Owned(self.group, generation, member, self._topic, one.partition, time.monotonic())
+                Owned(self.group, generation, member, self._topic, partition.partition, time.monotonic())
             )
-            self._begin(one.partition, None, Reason.COMMITTED)
+            self._begin(partition.partition, None, Reason.COMMITTED)
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit()
@@ -303,13 +303,13 @@ class Member(Reading):
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         generation, member = self._identity()
-        self.owned -= {one.partition for one in partitions}
-        for one in partitions:
+        self.owned -= {partition.partition for partition in partitions}
+        for partition in partitions:
             self.history.add(
-                Released(self.group, generation, member, self._topic, one.partition, time.monotonic())
+                Released(self.group, generation, member, self._topic, partition.partition, time.monotonic())
             )
-            self._uncommitted.pop(one.partition, None)
-            self.next_offsets.pop(one.partition, None)
+            self._uncommitted.pop(partition.partition, None)
+            self.next_offsets.pop(partition.partition, None)
 
     def _commit(self) -> None:
         """Commit all reads since the last commit; a failed commit is retried with the next."""
@@ -321,8 +321,8 @@ class Member(Reading):
         began = time.monotonic()
         failed: dict[int, KafkaError | None] = {}
         try:
-            for one in self._consumer.commit(offsets=offsets, asynchronous=False) or []:
-                failed[one.partition] = one.error
+            for partition in self._consumer.commit(offsets=offsets, asynchronous=False) or []:
+                failed[partition.partition] = partition.error
         except KafkaException as error:
             failed = dict.fromkeys(wanted, error.args[0])
         ended = time.monotonic()
@@ -347,11 +347,13 @@ class Member(Reading):
         """Fetch committed offsets from the coordinator, and ignore requests without an answer."""
         began = time.monotonic()
         with suppress(KafkaException):
-            for one in self._consumer.committed(partitions, timeout=2):
-                if one.error is None:
-                    offset = max(one.offset, NOTHING_COMMITTED)
+            for partition in self._consumer.committed(partitions, timeout=2):
+                if partition.error is None:
+                    offset = max(partition.offset, NOTHING_COMMITTED)
                     ended = time.monotonic()
-                    self.history.add(Fetched(self.group, self._topic, one.partition, offset, began, ended))
+                    self.history.add(
+                        Fetched(self.group, self._topic, partition.partition, offset, began, ended)
+                    )
 
     def _identity(self) -> tuple[int, str]:
         """Return the generation (or member epoch) and the member id from librdkafka's group metadata.

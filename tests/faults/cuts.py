@@ -117,11 +117,13 @@ def heal(cluster: NetworkCluster, topic: str) -> None:
 
     def known_by(node: Node) -> bool:
         info = cluster.partitions(topic, [node])
-        return bool(info) and all(set(one.isr) == set(one.replicas) for one in info.values())
+        return bool(info) and all(
+            set(partition.isr) == set(partition.replicas) for partition in info.values()
+        )
 
     def agree() -> bool:
-        told = [cluster.partitions(topic, [node]) for node in cluster.brokers]
-        return all(one == told[0] for one in told)
+        views = [cluster.partitions(topic, [node]) for node in cluster.brokers]
+        return all(view == views[0] for view in views)
 
     wait_until(
         lambda: all(map(known_by, cluster.brokers)) and agree(),

@@ -71,8 +71,8 @@ class GoCopiers:
 
     def _told(self) -> dict[str, Any]:
         lines = self._out.read_text().rpartition("\n")[0].splitlines()
-        told: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-        return told
+        report: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+        return report
 
     def _raise_end(self) -> None:
         assert self._process.poll() is None, self._err.read_text()[-3000:]
@@ -92,14 +92,14 @@ def read_committed(bootstrap: str, topic: str, expected: list[list[int]]) -> lis
     found: list[list[int]] = [[] for _ in expected]
 
     def take(timeout_s: float) -> bool:
-        messages = [one for one in consumer.consume(1000, timeout_s) if one.error() is None]
+        messages = [message for message in consumer.consume(1000, timeout_s) if message.error() is None]
         for message in messages:
             found[message.partition() or 0].append(int(message.value() or b""))
         return bool(messages)
 
     def reached() -> bool:
         take(0.2)
-        return all(len(one) >= len(other) for one, other in zip(found, expected, strict=True))
+        return all(len(values) >= len(wanted) for values, wanted in zip(found, expected, strict=True))
 
     try:
         wait_until(reached, f"all of {topic}", SETTLE_S)

@@ -83,7 +83,7 @@ class Copier(Actor):
     def _one(self, consumer: Consumer, producer: Producer) -> None:
         """Run one producer instance. Raises KafkaException once the producer is unusable."""
         self.doing = "consume"
-        messages = [one for one in consumer.consume(BATCH_MAX, 0.1) if one.error() is None]
+        messages = [message for message in consumer.consume(BATCH_MAX, 0.1) if message.error() is None]
         if not messages:
             return
         producer.begin_transaction()
@@ -112,8 +112,8 @@ class Copier(Actor):
         """Seek to the committed offsets, so that the batch is read again."""
         self.doing = "committed"
         with suppress(KafkaException):  # Partitions that were lost meanwhile; their next owner continues.
-            for one in consumer.committed(consumer.assignment(), timeout=ATTEMPT_S):
-                consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
+            for partition in consumer.committed(consumer.assignment(), timeout=ATTEMPT_S):
+                consumer.seek(TopicPartition(partition.topic, partition.partition, max(partition.offset, 0)))
 
 
 class Joiner(Actor):

@@ -21,10 +21,12 @@ class ListAppender(Mover):
 
     def _run(self) -> None:
         every = range(PARTITIONS)
-        self._consumer.assign([TopicPartition(self._topic, one, OFFSET_BEGINNING) for one in every])
-        for one in every:
+        self._consumer.assign(
+            [TopicPartition(self._topic, partition, OFFSET_BEGINNING) for partition in every]
+        )
+        for partition in every:
             now = time.monotonic()
-            self.history.add(Position(self.name, self.name, self._topic, one, 0, Reason.START, now))
+            self.history.add(Position(self.name, self.name, self._topic, partition, 0, Reason.START, now))
         super()._run()
 
     def _write(self, producer: Producer, transaction: Transaction) -> None:

@@ -40,7 +40,9 @@ class NodeCluster(RunningCluster):
         return [*self.quorum, *self.brokers]
 
     def member(self, node: Node) -> Member:
-        return next(one for one in self.layout.members if (one.role, one.id) == (node.role, node.id))
+        return next(
+            member for member in self.layout.members if (member.role, member.id) == (node.role, node.id)
+        )
 
     def configure(self, node: Node, changes: Mapping[str, str], code: Path | None = None) -> None:
         """Change the node's settings and code for its next start; an empty setting is removed."""

@@ -53,9 +53,9 @@ class OwnLoad:
 
     def check(self, read: list[Read]) -> None:
         """Fail unless every record is read exactly once, where it was acknowledged."""
-        own = [one for one in read if one.value.startswith(self._prefix)]
-        assert [value for value, count in Counter(one.value for one in own).items() if count > 1] == []
-        found = {one.value: one.place for one in own}
+        own = [record for record in read if record.value.startswith(self._prefix)]
+        assert [value for value, count in Counter(record.value for record in own).items() if count > 1] == []
+        found = {record.value: record.place for record in own}
         assert {value: found.get(value) for value in self.acknowledged} == self.acknowledged
         assert found.keys() <= self.sent
 

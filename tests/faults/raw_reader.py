@@ -45,9 +45,9 @@ class RawReader(Actor):
             min_bytes=1,
             topics=[FetchTopic(topic=self._topic, partitions=[wanted])],
         )
-        told = peer.ask(message, VERSION, ASLEEP_S).responses[0].partitions[0]
+        answer = peer.ask(message, VERSION, ASLEEP_S).responses[0].partitions[0]
         now = time.monotonic()
-        if told.error_code != ErrorCode.NONE:
+        if answer.error_code != ErrorCode.NONE:
             self._stop.wait(0.05)
             return
         self.history.add(
@@ -56,13 +56,13 @@ class RawReader(Actor):
                 self._topic,
                 0,
                 -1,
-                told.high_watermark,
-                told.log_start_offset,
+                answer.high_watermark,
+                answer.log_start_offset,
                 now,
                 self._broker_id,
             )
         )
-        data = bytes(told.records or b"")
+        data = bytes(answer.records or b"")
         for position, header in walk_batches(data, partial_tail=True):
             for record in decode_records(data[position : position + header.size]):
                 if record.offset >= self._offset:

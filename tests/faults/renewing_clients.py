@@ -60,7 +60,7 @@ class OfLibrdkafka(Renewing):
         super().__init__(cell)
         self._options = librdkafka_options(cell) | {"log_level": 0, "error_cb": self._note}
         self._writes, self._reads = threading.Event(), threading.Event()
-        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._write, self._read)]
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._write, self._read)]
 
     def _note(self, error: confluent_kafka.KafkaError) -> None:
         self.said.append(error.str())
@@ -69,15 +69,15 @@ class OfLibrdkafka(Renewing):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
         try:
             yield
         finally:
             self._writes.set()
             self._reads.set()
-            for one in self._threads:
-                one.join(SETTLE_S)
+            for thread in self._threads:
+                thread.join(SETTLE_S)
 
     def stop_writing(self) -> None:
         self._writes.set()
@@ -237,13 +237,13 @@ class OfJava(Renewing):
 
 def wait_for_more(clients: list[Renewing]) -> None:
     """Return once each client has written and read a number that it had not at the call."""
-    before = [(len(one.acknowledged), len(one.read)) for one in clients]
+    before = [(len(client.acknowledged), len(client.read)) for client in clients]
     deadline = time.monotonic() + SETTLE_S
-    for one, (acknowledged, read) in zip(clients, before, strict=True):
-        while len(one.acknowledged) <= acknowledged or len(one.read) <= read:
-            assert not one.failed, f"{one.cell.name}: {one.failed[:3]}"
+    for client, (acknowledged, read) in zip(clients, before, strict=True):
+        while len(client.acknowledged) <= acknowledged or len(client.read) <= read:
+            assert not client.failed, f"{client.cell.name}: {client.failed[:3]}"
             assert time.monotonic() < deadline, (
-                f"{one.cell.topic} is stuck: {acknowledged} and then {len(one.acknowledged)} acknowledged, "
-                f"{read} and then {len(one.read)} read"
+                f"{client.cell.topic} is stuck: {acknowledged} and then {len(client.acknowledged)} acknowledged, "
+                f"{read} and then {len(client.read)} read"
             )
             time.sleep(0.02)

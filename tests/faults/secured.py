@@ -243,8 +243,8 @@ class Loads:
         assert (self.theirs.failed, self.ours.failed) == ([], [])
         read = read_all(self.secured.cluster.bootstrap, self.topic)
         sent = self.theirs.sent | self.ours.sent
-        found = {one.value for one in read}
+        found = {record.value for record in read}
         assert sent <= found <= sent.union(*(load.sent for load in self.leaving))
-        self.theirs.check([one for one in read if one.value in self.theirs.sent])
+        self.theirs.check([record for record in read if record.value in self.theirs.sent])
         for load in (self.ours, *self.leaving):
             load.check(read)

@@ -96,19 +96,19 @@ def choose(faults: Faults, topics: tuple[str, ...], group: str, chance: random.R
 
 def wait_for_more(copiers: list[Copier], joiners: list[Joiner], more: int) -> None:
     """Return once each copier has committed, and each joiner has joined, `more` further times."""
-    commits = [one.committed + more for one in copiers]
-    joins = [one.joined + more for one in joiners]
+    commits = [copier.committed + more for copier in copiers]
+    joins = [joiner.joined + more for joiner in joiners]
 
     def reached() -> bool:
-        for one in (*copiers, *joiners):
-            one.raise_crash()
-        return all(one.committed >= goal for one, goal in zip(copiers, commits, strict=True)) and all(
-            one.joined >= goal for one, goal in zip(joiners, joins, strict=True)
+        for actor in (*copiers, *joiners):
+            actor.raise_crash()
+        return all(copier.committed >= goal for copier, goal in zip(copiers, commits, strict=True)) and all(
+            joiner.joined >= goal for joiner, goal in zip(joiners, joins, strict=True)
         )
 
     try:
         wait_until(reached, f"{more} more commits and joins", SETTLE_S)
     except AssertionError as error:
-        found = {one.name: (one.committed, one.doing) for one in copiers}
-        error.add_note(f"commits: {found}; joins: {[one.joined for one in joiners]}")
+        found = {copier.name: (copier.committed, copier.doing) for copier in copiers}
+        error.add_note(f"commits: {found}; joins: {[joiner.joined for joiner in joiners]}")
         raise

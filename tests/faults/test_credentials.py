@@ -103,8 +103,8 @@ def test_a_right_to_read_is_taken_away_from_fetches_that_wait(secured: SecuredCl
     stays = secured.access("stays", "a password")
     with Loads(secured, "beside-readers") as loads:
         secured.as_admin(lambda admin: admin.create_topics([NewTopic(topic, 1)]))
-        for one in (access, stays):
-            secured.add_user(one, topic)
+        for granted in (access, stays):
+            secured.add_user(granted, topic)
         asyncio.run(readers(secured, topic, access, stays))
         loads.go_on()
 
@@ -117,12 +117,12 @@ async def readers(secured: SecuredCluster, topic: str, leaving: Access, staying:
         Admin(bootstrap_servers=secured.cluster.bootstrap) as admin,
         asyncio.timeout(120),
     ):
-        for one in (leaver, stayer):
-            one.assign([TopicPartition(topic, 0)])
+        for consumer in (leaver, stayer):
+            consumer.assign([TopicPartition(topic, 0)])
         for value in (b"first", b"second"):
             await producer.send_and_wait(topic, value)
-            assert [await values(one) for one in (leaver, stayer)] == [[value], [value]]
-        waits = [asyncio.create_task(values(one)) for one in (leaver, stayer)]
+            assert [await values(consumer) for consumer in (leaver, stayer)] == [[value], [value]]
+        waits = [asyncio.create_task(values(consumer)) for consumer in (leaver, stayer)]
         await remove(may_do_all(leaving.user, topic), admin)
         await all_brokers_know(secured, len(await admin.describe_acls()))
         await producer.send_and_wait(topic, b"secret")
@@ -151,7 +151,7 @@ async def values(consumer: Consumer) -> list[bytes | None]:
 
 async def remove(acls: list[Acl], admin: Admin) -> None:
     """Delete ACLs."""
-    await admin.delete_acls([AclFilter(*one) for one in acls])
+    await admin.delete_acls([AclFilter(*acl) for acl in acls])
 
 
 async def all_brokers_know(secured: SecuredCluster, acls: int) -> None:
@@ -171,7 +171,7 @@ def test_the_cluster_secret_is_replaced_while_nodes_are_killed(secured: SecuredC
     with Loads(secured, "secret") as loads:
 
         def everywhere(*secrets: str) -> None:
-            layout.secret_file.write_text("".join(f"{one}\n" for one in secrets))
+            layout.secret_file.write_text("".join(f"{secret}\n" for secret in secrets))
             loads.restart_hard(*secured.cluster.nodes)
 
         everywhere(old, new)

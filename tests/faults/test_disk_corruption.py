@@ -73,7 +73,7 @@ def filled(cluster: RunningCluster, topic: str, load: Load) -> tuple[Node, Node]
     wait_until(lambda: len(segment_files(cluster, leader.id, topic, 0)) > 4, "some segments")
     load.wait_acknowledged(50)
     replicas = cluster.partitions(topic)[0].replicas
-    return leader, cluster.broker(next(one for one in replicas if one != leader.id))
+    return leader, cluster.broker(next(replica for replica in replicas if replica != leader.id))
 
 
 def made_anew(cluster: RunningCluster, broker: Node, topic: str, logs: int = 1) -> None:

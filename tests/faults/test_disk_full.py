@@ -47,7 +47,12 @@ def cluster_with_small_disk(
 def led_by(cluster: RunningCluster, topic: str, *leaders: int) -> None:
     """Make a topic with a partition led by each of these brokers, and wait until they lead."""
     ids = [broker.id for broker in cluster.brokers]
-    assigned_to(cluster, topic, [[leader, *(one for one in ids if one != leader)] for leader in leaders], 2)
+    assigned_to(
+        cluster,
+        topic,
+        [[leader, *(broker_id for broker_id in ids if broker_id != leader)] for leader in leaders],
+        2,
+    )
 
 
 def assigned_to(cluster: RunningCluster, topic: str, replicas: list[list[int]], min_in_sync: int) -> None:
@@ -118,14 +123,14 @@ def test_the_only_replica_stays_readable_refuses_and_goes_on_when_there_is_room(
             workload.wait_acknowledged(100)
             assert producer.ask(b"raw:2" + PAGES)[0] is ErrorCode.KAFKA_STORAGE_ERROR
             assert cluster.broker(FULL).alive
-            assert [one.value for one in read_all(cluster.bootstrap, "here")] == [b"raw:0"]
+            assert [record.value for record in read_all(cluster.bootstrap, "here")] == [b"raw:0"]
             disk.make_room()
             wait_until(lambda: producer.ask(b"raw:3" + PAGES)[0] is ErrorCode.NONE, "a write that fits")
             cluster.wait_until_in_sync("elsewhere")
             workload.wait_acknowledged(50)
         workload.check()
         producer.close()
-        values = [one.value for one in read_all(cluster.bootstrap, "here")]
+        values = [record.value for record in read_all(cluster.bootstrap, "here")]
         assert values[0] == b"raw:0"
         assert set(values[1:]) == {b"raw:3" + PAGES}
         wait_identical_replicas(cluster, "elsewhere", 1)

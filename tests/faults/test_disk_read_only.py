@@ -37,7 +37,7 @@ def make_topic(cluster: RunningCluster) -> None:
 
 def offline(cluster: RunningCluster) -> set[int]:
     """Return the partitions whose replica on broker 1 is offline."""
-    return {index for index, one in cluster.partitions(TOPIC).items() if BROKEN in one.offline}
+    return {index for index, partition in cluster.partitions(TOPIC).items() if BROKEN in partition.offline}
 
 
 @pytest.mark.short
@@ -90,8 +90,8 @@ def test_one_folder_of_two(tmp_path: Path) -> None:
             wait_until(lambda: offline(cluster) == lost, "the lost replicas offline")
             workload.wait_acknowledged(100)
             assert victim.alive
-            for index, one in cluster.partitions(TOPIC).items():
-                assert (one.leader == BROKEN) is (index not in lost), one
+            for index, partition in cluster.partitions(TOPIC).items():
+                assert (partition.leader == BROKEN) is (index not in lost), partition
             victim.terminate()
             disk.repair()
             victim.restart()

@@ -44,9 +44,9 @@ def produce(node: Node, topic: str, producer: tuple[int, int], sequence: int) ->
 
     def ask() -> tuple[ErrorCode, int] | None:
         with closing(Peer(node.port)) as peer:
-            told = peer.ask(message, 9, 10).responses[0].partition_responses[0]
-        error = ErrorCode(told.error_code)
-        return None if error in ASKED_TWICE else (error, told.base_offset)
+            answer = peer.ask(message, 9, 10).responses[0].partition_responses[0]
+        error = ErrorCode(answer.error_code)
+        return None if error in ASKED_TWICE else (error, answer.base_offset)
 
     return wait_for(ask, f"an answer of broker {node.id}")
 

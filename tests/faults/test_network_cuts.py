@@ -116,7 +116,7 @@ def test_a_leader_that_is_alone_acknowledges_nothing(networked: NetworkCluster, 
     assert alone.ask(b"raw:3")[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
     alone.close()
     other.close()
-    assert [one.value for one in read_all(networked.bootstrap, topic)] == [b"raw:0", b"raw:2"]
+    assert [record.value for record in read_all(networked.bootstrap, topic)] == [b"raw:0", b"raw:2"]
     wait_identical_replicas(networked, topic, 1)
 
 

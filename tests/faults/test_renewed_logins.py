@@ -51,8 +51,8 @@ def play(
     reauth = {"connections_max_reauth_ms": str(renewed_ms)}
     with secured_cluster(folder, BROKERS, **SETTINGS, **reauth) as cluster, ExitStack() as stack:
         clients = [maker(_cell(cluster, f"renewing-{n}")) for n, maker in enumerate(makers)]
-        for one in clients:
-            stack.enter_context(one.running())
+        for client in clients:
+            stack.enter_context(client.running())
         wait_for_more(clients)
         until = time.monotonic() + run_s
         while time.monotonic() < until:
@@ -65,15 +65,19 @@ def play(
         quiet = time.monotonic() + 2 * renewed_ms / 1000
         while time.monotonic() < quiet:
             wait_for_more(clients)
-        for one in clients:
-            one.stop_writing()
-            assert not one.failed, f"seed {seed}, {one.cell.topic}: {one.failed[:3]}"
-            wait_until(lambda one=one: one.acknowledged <= one.read, "the acknowledged records", SETTLE_S)
+        for client in clients:
+            client.stop_writing()
+            assert not client.failed, f"seed {seed}, {client.cell.topic}: {client.failed[:3]}"
+            wait_until(
+                lambda client=client: client.acknowledged <= client.read, "the acknowledged records", SETTLE_S
+            )
 
 
 def _cell(cluster: TlsCluster, client: str) -> Cell:
     """Return the cell for SCRAM-SHA-512 over TLS, with an existing topic."""
-    (cell,) = (one for one in cells(cluster, client) if one.name == "SASL_SSL-SCRAM-SHA-512")
+    (cell,) = (
+        candidate for candidate in cells(cluster, client) if candidate.name == "SASL_SSL-SCRAM-SHA-512"
+    )
     admin = AdminClient(librdkafka_options(cell) | {"log_level": 0})
     admin.create_topics([NewTopic(cell.topic, 3, BROKERS)])[cell.topic].result(30)
     return cell
@@ -82,5 +86,5 @@ def _cell(cluster: TlsCluster, client: str) -> Cell:
 def _in_sync(cluster: TlsCluster, clients: list[Renewing]) -> bool:
     admin = AdminClient(librdkafka_options(clients[0].cell) | {"log_level": 0})
     topics = admin.list_topics(timeout=30).topics
-    found = [part for one in clients for part in topics[one.cell.topic].partitions.values()]
-    return len(found) == 3 * len(clients) and all(len(one.isrs) == BROKERS for one in found)
+    found = [part for client in clients for part in topics[client.cell.topic].partitions.values()]
+    return len(found) == 3 * len(clients) and all(len(partition.isrs) == BROKERS for partition in found)

@@ -113,8 +113,8 @@ def test_a_master_is_cut_off(networked: NetworkCluster, tmp_path: Path, cut: str
                     leader = networked.host(faults.leader(name, 0))
                     networked.net.part([host], [leader])
                 case "deaf":
-                    for one in brokers:
-                        networked.net.cut(one, host)
+                    for broker in brokers:
+                        networked.net.cut(broker, host)
                 case "mute":
                     networked.net.cut(host, *brokers)
             faults.let_pass(SESSION_S)

@@ -32,8 +32,8 @@ its coordinator refuses connections, and waits for the answer for ever."""
 def topics(cluster: RunningCluster, name: str) -> tuple[str, str]:
     """Make a topic to write to, and a topic for its copy."""
     names = f"moves-{name}", f"copies-{name}"
-    for one in names:
-        make_topic(cluster.bootstrap, one, PARTITIONS)
+    for topic in names:
+        make_topic(cluster.bootstrap, topic, PARTITIONS)
     return names
 
 
@@ -142,7 +142,7 @@ def test_what_a_dead_producer_left_open_ends(cluster: RunningCluster, *, with_qu
         )
         faults.heal()
         assert raw.end(who, commit=True).code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert {one.value for one in client.read(topic, committed=True)} == {b"behind it"}
+        assert {record.value for record in client.read(topic, committed=True)} == {b"behind it"}
     client.close()
 
 

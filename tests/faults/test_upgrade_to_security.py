@@ -82,7 +82,7 @@ def raise_feature(port: int) -> int:
     peer = Peer(port)
     try:
         answer = peer.ask(UpdateFeaturesRequest(feature_updates=[update]), 1, 30)
-        return int(answer.error_code or next((one.error_code for one in answer.results), 0))
+        return int(answer.error_code or next((result.error_code for result in answer.results), 0))
     finally:
         peer.close()
 
@@ -179,10 +179,10 @@ def both_listeners(upgrade: Upgrade, node: Node) -> dict[str, str]:
 
 def only_secured(upgrade: Upgrade, node: Node) -> dict[str, str]:
     """Return the settings of a broker without the plain listener."""
-    one = f"{LISTENER}://{HOST}:{upgrade.ports[node.id]}"
+    address = f"{LISTENER}://{HOST}:{upgrade.ports[node.id]}"
     return {
-        "listeners": one,
-        "advertised.listeners": one,
+        "listeners": address,
+        "advertised.listeners": address,
         "listener.security.protocol.map": f"{LISTENER}:SASL_SSL",
     }
 
@@ -208,9 +208,9 @@ def check(upgrade: Upgrade, theirs: Sequence[Load], ours: Sequence[OwnLoad]) -> 
     assert [load.failed for load in ours] == [[]] * len(ours)
     read = read_all(upgrade.secured, TOPIC, 60, upgrade.access(APP, APP_PASSWORD).settings)
     sent = set[bytes]().union(*(load.sent for load in theirs), *(load.sent for load in ours))
-    assert {one.value for one in read} == sent
+    assert {record.value for record in read} == sent
     for load in theirs:
-        load.check([one for one in read if one.value in load.sent])
+        load.check([record for record in read if record.value in load.sent])
     for own in ours:
         own.check(read)
 

@@ -233,7 +233,7 @@ class Pipeline:
     @property
     def committed(self) -> int:
         """Number of transactions reported by all workers so far."""
-        return sum(one.committed for one in self._workers)
+        return sum(worker.committed for worker in self._workers)
 
     def start(self) -> Worker:
         """Start another worker; the previous one may still run, and be fenced."""
@@ -248,8 +248,8 @@ class Pipeline:
 
     def end(self) -> None:
         """Kill all running workers."""
-        for one in self._workers:
-            one.end()
+        for worker in self._workers:
+            worker.end()
 
 
 class Worker:
@@ -288,10 +288,10 @@ class Worker:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line) if line.startswith('{"') else {}
-            self.committed += "committed" in told
-            self.fenced |= "fenced" in told
-            if not told:
+            report = json.loads(line) if line.startswith('{"') else {}
+            self.committed += "committed" in report
+            self.fenced |= "fenced" in report
+            if not report:
                 self.said.append(line)
 
 
@@ -325,8 +325,8 @@ class Moves:
         self.pipeline = Pipeline(bootstrap, self.source, self.target, self.client)
 
     def __enter__(self) -> Self:
-        for one in self._actors:
-            one.start()
+        for actor in self._actors:
+            actor.start()
         self.pipeline.start()
         return self
 
@@ -337,13 +337,13 @@ class Moves:
             if error is None:
                 self._settle()
         finally:
-            for one in self._actors:
-                one.abandoned = True
-                one.tell_to_stop()
+            for actor in self._actors:
+                actor.abandoned = True
+                actor.tell_to_stop()
             self.pipeline.end()
         if error is None:
             self._reader.join()
-            self.history = History.merged([*(one.history for one in self._actors), self.history])
+            self.history = History.merged([*(actor.history for actor in self._actors), self.history])
 
     @property
     def _actors(self) -> list[Actor]:
@@ -351,12 +351,12 @@ class Moves:
 
     def wait_committed(self, more: int, timeout_s: float = SETTLE_S) -> None:
         """Return once every mover has committed `more` further transactions."""
-        goals = [one.committed + more for one in self._movers]
+        goals = [mover.committed + more for mover in self._movers]
 
         def reached() -> bool:
-            for one in self._actors:
-                one.raise_crash()
-            return all(one.committed >= goal for one, goal in zip(self._movers, goals, strict=True))
+            for actor in self._actors:
+                actor.raise_crash()
+            return all(mover.committed >= goal for mover, goal in zip(self._movers, goals, strict=True))
 
         wait_until(reached, f"{more} commits of each mover", timeout_s)
 
@@ -408,7 +408,7 @@ class Moves:
         self.history.add(Copied(self.source, self.target, True, now, committed=True))
         TALLY["transactions"] += len(self.history.transactions)
         TALLY["histories"] += 1
-        assert any(one.is_committed for one in self.history.transactions)
+        assert any(transaction.is_committed for transaction in self.history.transactions)
         check_all(self.history)
 
 
@@ -420,20 +420,27 @@ def final_reads(bootstrap: str, topic: str, *, committed: bool) -> list[FinalRea
     try:
         every = [kafka.TopicPartition(topic, partition) for partition in range(PARTITIONS)]
         ends = consumer.end_offsets(every)
-        found: dict[Any, list[tuple[int, bytes]]] = {one: [] for one in every}
+        found: dict[Any, list[tuple[int, bytes]]] = {partition: [] for partition in every}
         consumer.assign(every)
-        for one in every:
-            consumer.seek(one, 0)
+        for partition in every:
+            consumer.seek(partition, 0)
         deadline = time.monotonic() + SETTLE_S
-        while any(consumer.position(one) < ends[one] for one in every):
+        while any(consumer.position(partition) < ends[partition] for partition in every):
             assert time.monotonic() < deadline, f"{topic} is not read up to {ends}"
             for place, records in consumer.poll(100).items():
-                found[place] += [(one.offset, one.value) for one in records]
+                found[place] += [(record.offset, record.value) for record in records]
         now = time.monotonic()
         kind = CommittedRead if committed else FinalRead
         return [
-            kind(topic, one.partition, found[one], end=ends[one], at_s=now, reached=consumer.position(one))
-            for one in every
+            kind(
+                topic,
+                partition.partition,
+                found[partition],
+                end=ends[partition],
+                at_s=now,
+                reached=consumer.position(partition),
+            )
+            for partition in every
         ]
     finally:
         consumer.close()
@@ -460,7 +467,7 @@ def dump(cluster: RunningCluster, topic: str, partition: int, high_watermark: in
 
 def identify(history: History, cluster: RunningCluster, topic: str) -> None:
     """Note the producer ids and epochs of transactions from the log, since clients do not report them."""
-    transactions = {one.name: one for one in history.transactions}
+    transactions = {known.name: known for known in history.transactions}
     headers: dict[tuple[int, int], BatchHeader] = {}
     for partition, info in cluster.partitions(topic).items():
         for header, _ in _batches(cluster, info.leader, topic, partition):

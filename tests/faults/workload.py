@@ -77,7 +77,7 @@ class Workload:
     @property
     def acknowledged(self) -> int:
         """Records acknowledged so far."""
-        return sum(one.acknowledged for one in (*self.strict, *self.lax))
+        return sum(sender.acknowledged for sender in (*self.strict, *self.lax))
 
     @property
     def actors(self) -> list[Actor]:
@@ -85,8 +85,8 @@ class Workload:
         return [*self.strict, *self.lax, self.reader, *self.members, *self.others]
 
     def __enter__(self) -> Self:
-        for one in self.actors:
-            one.start()
+        for actor in self.actors:
+            actor.start()
         return self
 
     def __exit__(
@@ -101,19 +101,19 @@ class Workload:
         if error is not None:
             self._abandon()
             return
-        for one in self.actors:
-            one.tell_to_stop()
-        for one in self.actors:
-            one.join()
-        self.history = History.merged([*(one.history for one in self.actors), self.history])
+        for actor in self.actors:
+            actor.tell_to_stop()
+        for actor in self.actors:
+            actor.join()
+        self.history = History.merged([*(actor.history for actor in self.actors), self.history])
 
     def wait_acknowledged(self, more: int, timeout_s: float = SETTLE_S) -> None:
         """Return once every strict sender has `more` further acknowledgements."""
-        goals = [one.acknowledged + more for one in self.strict]
+        goals = [sender.acknowledged + more for sender in self.strict]
 
         def reached() -> bool:
             self._raise_crash()
-            return all(one.acknowledged >= goal for one, goal in zip(self.strict, goals, strict=True))
+            return all(sender.acknowledged >= goal for sender, goal in zip(self.strict, goals, strict=True))
 
         wait_until(reached, f"{more} acknowledgements of each sender", timeout_s)
 
@@ -138,7 +138,7 @@ class Workload:
                 for found in dump(faults.cluster, self.topic, read.partition, read.end or 0):
                     self.history.add(found)
             self.history.add(Healed(faults.healed_s, HEAL_S + SETTLE_S))
-        failed = [one for one in self.history.sends if one.outcome is not Outcome.OK]
+        failed = [send for send in self.history.sends if send.outcome is not Outcome.OK]
         assert not failed, f"{len(failed)} sends failed: {failed[:3]}"
         TALLY["acknowledged"] += len(self.history.sends)
         TALLY["read"] += len(self.history.polls)
@@ -172,9 +172,9 @@ class Workload:
         )
 
     def _abandon(self) -> None:
-        for one in self.actors:
-            one.abandoned = True
-            one.tell_to_stop()
+        for actor in self.actors:
+            actor.abandoned = True
+            actor.tell_to_stop()
 
     def _read_by_group(self) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -187,13 +187,13 @@ class Workload:
         found: dict[int, tuple[float, int]] = {}
         for member in self.members:
             if member.group == group:
-                for partition, told in list(member.committed.items()):
-                    found[partition] = max(found.get(partition, told), told)
+                for partition, commit in list(member.committed.items()):
+                    found[partition] = max(found.get(partition, commit), commit)
         return {partition: offset for partition, (_, offset) in found.items()}
 
     def _raise_crash(self) -> None:
-        for one in self.actors:
-            one.raise_crash()
+        for actor in self.actors:
+            actor.raise_crash()
 
 
 def dump(cluster: RunningCluster, topic: str, partition: int, high_watermark: int) -> list[Dump]:
