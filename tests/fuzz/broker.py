@@ -68,7 +68,7 @@ async def _server() -> AsyncIterator[Server]:
     table.add(SaslHandlers(server.authentications))
     table.add(AuthenticateNodeHandlers(valid_inputs.node_credentials(1)))
     settings = AuthenticationSettings(
-        {one.name: one for one in mechanisms}, failure_delay_ms=1, timeout_ms=20
+        {mechanism.name: mechanism for mechanism in mechanisms}, failure_delay_ms=1, timeout_ms=20
     )
     server.authentication = {LISTENER: settings}
     server.listen(LISTENER, "127.0.0.1", 0)

@@ -30,8 +30,8 @@ BROKER, BROKER_SHARE = "broker", 0.03
 def play(target: Target, seed: int, numbers: range) -> None:
     """Play inputs of a target. Raises FoundFault."""
     valid = target.valid()
-    for one in valid:
-        _must_pass(target, one)
+    for given in valid:
+        _must_pass(target, given)
     before = resident_bytes()
     for number in numbers:
         data = make_input(seed, target.name, number, valid)

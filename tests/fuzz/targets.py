@@ -52,8 +52,13 @@ from tests.fuzz.valid_inputs import STORE_PASSWORD, pieces_of
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _REQUESTS = {
-    one.api_key: one
-    for one in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest, AuthenticateNodeRequest)
+    request.api_key: request
+    for request in (
+        ApiVersionsRequest,
+        SaslHandshakeRequest,
+        SaslAuthenticateRequest,
+        AuthenticateNodeRequest,
+    )
 }
 _NAME_TAG = 0x30
 

@@ -78,9 +78,9 @@ def batch() -> bytes:
 @cache
 def produce_requests() -> list[bytes]:
     """Return bodies, each after its version: with one batch and with several."""
-    one = PartitionProduceData(index=3, records=batch())
-    few = TopicProduceData(name="topic", topic_id=b"i" * 16, partition_data=[one])
-    many = TopicProduceData(name="other", topic_id=b"j" * 16, partition_data=[one, one])
+    data = PartitionProduceData(index=3, records=batch())
+    few = TopicProduceData(name="topic", topic_id=b"i" * 16, partition_data=[data])
+    many = TopicProduceData(name="other", topic_id=b"j" * 16, partition_data=[data, data])
     return [
         bytes([version])
         + encode(ProduceRequest(transactional_id=name, acks=-1, timeout_ms=5, topic_data=data), version)
