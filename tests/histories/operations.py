@@ -496,7 +496,7 @@ class History:
         ended = (("Send", self.sends), ("Commit", self.commits), ("Transaction", self.transactions))
         for name, known in ended:
             for outcome in Outcome:
-                number = sum(one.outcome is outcome for one in known)
+                number = sum(operation.outcome is outcome for operation in known)
                 if number:
                     found[f"{name} {outcome.value}"] = number
         return found

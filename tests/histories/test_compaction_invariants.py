@@ -90,7 +90,7 @@ CLEAN: list[Case] = [
         [
             sent(0),
             sent(1),
-            *(Dump(one, "t", 0, 0, 9, [(one, 1, one)], 90) for one in (0, 1)),
+            *(Dump(broker, "t", 0, 0, 9, [(broker, 1, broker)], 90) for broker in (0, 1)),
             final(1),
             committed(1),
         ],

@@ -518,7 +518,7 @@ def test_every_invariant_has_a_broken_history_and_says_what_it_promises() -> Non
 
 def test_one_invariant_alone_names_the_operations() -> None:
     history = History([*THREE, final(b"v0", None, b"v2")])
-    lost = next(one for one in all_invariants() if one.name == "LostWrite")
+    lost = next(invariant for invariant in all_invariants() if invariant.name == "LostWrite")
     with pytest.raises(InvariantBroken, match=r"LostWrite: p sent b'v1' .*ok at offset 1; read by nobody"):
         lost.check(history)
 

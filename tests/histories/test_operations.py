@@ -113,7 +113,7 @@ def test_a_file_holds_every_kind_of_operation(tmp_path: Path) -> None:
     History(ONE_OF_EACH).write_to(path)
     read = History.read_from(path)
     assert list(read) == ONE_OF_EACH
-    assert {type(one) for one in read} == set(Operation.__args__)
+    assert {type(operation) for operation in read} == set(Operation.__args__)
     assert len(path.read_text().splitlines()) == len(ONE_OF_EACH)
 
 
@@ -134,7 +134,7 @@ def test_histories_are_put_together_by_time_and_each_keeps_its_order(times: list
     ]
     merged = History.merged(histories)
     for number, history in enumerate(histories):
-        assert [one for one in merged.hung if one.actor == str(number)] == history.hung
+        assert [hung for hung in merged.hung if hung.actor == str(number)] == history.hung
     if all(known == sorted(known) for known in times):
-        found = [one.at_s for one in merged.hung]
+        found = [hung.at_s for hung in merged.hung]
         assert found == sorted(found)

@@ -97,7 +97,7 @@ def end(offset: int, at: float, partition: int = 0) -> StableEnd:
 
 def whole(index: int, *numbers: int, at: float = 9) -> WholeRead:
     """Return a whole read with number 1 in partition 1, and all others in partition 0."""
-    records = [("t", int(one == 1), 5 if one == 2 else 0, b"v%d" % one) for one in numbers]
+    records = [("t", int(number == 1), 5 if number == 2 else 0, b"v%d" % number) for number in numbers]
     return WholeRead("r", "s", index, records, at)
 
 
@@ -299,7 +299,7 @@ def test_a_broken_history_is_found(names: set[str], operations: Sequence[Operati
 
 def test_every_invariant_of_transactions_has_a_broken_history() -> None:
     modules = (transactions.__name__, whole_transactions.__name__)
-    ours = {one.name for one in all_invariants() if type(one).__module__ in modules}
+    ours = {invariant.name for invariant in all_invariants() if type(invariant).__module__ in modules}
     assert ours == {name for known in BROKEN for name in known.split()}
 
 

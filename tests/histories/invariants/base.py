@@ -25,9 +25,9 @@ class HistoryBroken(AssertionError):
 
     def __init__(self, broken: Sequence[InvariantBroken], counts: dict[str, int]) -> None:
         self.broken = tuple(broken)
-        self.names = tuple(one.name for one in broken)
-        told = ", ".join(f"{kind} {number}" for kind, number in counts.items())
-        super().__init__("\n".join([f"{len(broken)} invariants broken in {told}", *map(str, broken)]))
+        self.names = tuple(violation.name for violation in broken)
+        summary = ", ".join(f"{kind} {number}" for kind, number in counts.items())
+        super().__init__("\n".join([f"{len(broken)} invariants broken in {summary}", *map(str, broken)]))
 
 
 class Invariant:

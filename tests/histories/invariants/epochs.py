@@ -20,11 +20,11 @@ class RecordReplaced(Invariant):
 
     def violations(self, facts: Facts) -> Iterator[str]:
         losses: dict[Place, int | None] = {}
-        for one in facts.history.lossy:
-            if one.topic is None or one.partition is None or one.leader_epoch is None:
+        for loss in facts.history.lossy:
+            if loss.topic is None or loss.partition is None or loss.leader_epoch is None:
                 return
-            place = (one.topic, one.partition)
-            losses[place] = max(one.leader_epoch, losses.get(place) or 0)
+            place = (loss.topic, loss.partition)
+            losses[place] = max(loss.leader_epoch, losses.get(place) or 0)
         known: dict[tuple[Place, int], Poll] = {}
         for poll in facts.history.polls:
             place = (poll.topic, poll.partition)

@@ -86,8 +86,8 @@ class Losses:
         if not self._declared:
             return False
         return any(
-            (offset is None or offset >= one.from_offset) and (one.until_s is None or at_s <= one.until_s)
-            for one in self._of(place)
+            (offset is None or offset >= loss.from_offset) and (loss.until_s is None or at_s <= loss.until_s)
+            for loss in self._of(place)
         )
 
     def undecided(self, place: Place, producer_id: int, offset: int | None, at_s: float) -> bool:
@@ -95,28 +95,28 @@ class Losses:
         wrote until then.
         """
         return any(
-            number == producer_id and (offset is None or offset >= first) and at_s <= one.at_s
-            for one in self._of(place)
-            for number, first in one.undecided
+            number == producer_id and (offset is None or offset >= first) and at_s <= loss.at_s
+            for loss in self._of(place)
+            for number, first in loss.undecided
         )
 
     def during(self, place: Place, send: Send) -> bool:
         """Return whether a loss began while the outcome of a send was unknown."""
         until_s = float("inf") if send.completed_s is None else send.completed_s
-        return any(send.invoked_s <= one.at_s <= until_s for one in self._of(place))
+        return any(send.invoked_s <= loss.at_s <= until_s for loss in self._of(place))
 
     def over_s(self, place: Place) -> float:
         """Return the time after which no message from before a loss can still arrive; minus infinity without a loss."""
-        ends = (float("inf") if one.until_s is None else one.until_s for one in self._of(place))
+        ends = (float("inf") if loss.until_s is None else loss.until_s for loss in self._of(place))
         return max(ends, default=float("-inf"))
 
     def _of(self, place: Place) -> list[Lossy]:
         known = self._by_place.get(place)
         if known is None:
             known = self._by_place[place] = [
-                one
-                for one in self._declared
-                if one.topic in (None, place[0]) and one.partition in (None, place[1])
+                loss
+                for loss in self._declared
+                if loss.topic in (None, place[0]) and loss.partition in (None, place[1])
             ]
         return known
 
@@ -145,7 +145,9 @@ class Facts:
     @cached_property
     def acknowledged(self) -> list[Send]:
         """Sends that all in-sync replicas have confirmed."""
-        return [one for one in self.history.sends if one.acks == ALL_IN_SYNC and one.outcome is Outcome.OK]
+        return [
+            send for send in self.history.sends if send.acks == ALL_IN_SYNC and send.outcome is Outcome.OK
+        ]
 
     @cached_property
     def acknowledged_offsets(self) -> dict[Place, list[int]]:
@@ -161,9 +163,9 @@ class Facts:
     def deleted_before(self) -> dict[Place, int]:
         """The highest offset of each partition below which a client requested deletion."""
         found: dict[Place, int] = {}
-        for one in self.history.deleted:
-            place = (one.topic, one.partition)
-            found[place] = max(one.before_offset, found.get(place, 0))
+        for deletion in self.history.deleted:
+            place = (deletion.topic, deletion.partition)
+            found[place] = max(deletion.before_offset, found.get(place, 0))
         return found
 
     def begun_anew_at(self, place: Place, sends: Iterable[Send]) -> int:
@@ -173,9 +175,9 @@ class Facts:
         limit_s = max((inf if send.completed_s is None else send.completed_s for send in sends), default=0.0)
         return max(
             (
-                one.offset
-                for one in self.history.begun_anew
-                if (one.topic, one.partition) == place and one.at_s <= limit_s
+                begin.offset
+                for begin in self.history.begun_anew
+                if (begin.topic, begin.partition) == place and begin.at_s <= limit_s
             ),
             default=0,
         )
@@ -205,7 +207,7 @@ class Facts:
     @cached_property
     def compacted(self) -> set[Place]:
         """Partitions whose records have keys."""
-        return {(one.topic, one.partition) for one in self.history.sends if one.key is not None}
+        return {(send.topic, send.partition) for send in self.history.sends if send.key is not None}
 
     @cached_property
     def topics_sent_to(self) -> set[str]:
@@ -269,14 +271,14 @@ class Facts:
     @cached_property
     def transactions(self) -> dict[str, Transaction]:
         """Transactions by name."""
-        return {one.name: one for one in self.history.transactions}
+        return {transaction.name: transaction for transaction in self.history.transactions}
 
     @cached_property
     def wholes(self) -> dict[str, list[Transaction]]:
         """All parts of each shared transaction, by the name of the owner's part."""
         found: dict[str, list[Transaction]] = {}
-        for one in self.history.transactions:
-            found.setdefault(one.whole, []).append(one)
+        for transaction in self.history.transactions:
+            found.setdefault(transaction.whole, []).append(transaction)
         return found
 
     @cached_property
@@ -295,9 +297,10 @@ class Facts:
         mine = (transaction.producer_id, transaction.producer_epoch)
         return min(
             (
-                one.at_s
-                for one in self._given.get(transaction.transactional_id, ())
-                if (one.producer_id, one.producer_epoch) > mine and one.producer != transaction.producer
+                identity.at_s
+                for identity in self._given.get(transaction.transactional_id, ())
+                if (identity.producer_id, identity.producer_epoch) > mine
+                and identity.producer != transaction.producer
             ),
             default=None,
         )
@@ -306,17 +309,17 @@ class Facts:
     def _given(self) -> dict[str, list[ProducerIdentity]]:
         """Producers that received each transactional id."""
         found: dict[str, list[ProducerIdentity]] = {}
-        for one in self.history.identities:
-            if one.transactional_id is not None:
-                found.setdefault(one.transactional_id, []).append(one)
+        for identity in self.history.identities:
+            if identity.transactional_id is not None:
+                found.setdefault(identity.transactional_id, []).append(identity)
         return found
 
     def read_in(self, poll: Poll) -> Transaction | None:
         """Return the transaction whose record a poll returned, or None if it is not certain."""
         sends = self.sent.get((poll.topic, poll.partition), {}).get(poll.value, [])
-        found = [one for one in sends if one.offset == poll.offset]
+        found = [send for send in sends if send.offset == poll.offset]
         if not found:
-            found = [one for one in sends if one.offset is None]
+            found = [send for send in sends if send.offset is None]
         name = found[0].transaction if len(found) == 1 else None
         return None if name is None else self.transactions[name]
 
@@ -329,8 +332,8 @@ class Facts:
         if send.offset is not None:
             return values.get(send.offset) == send.value
         sends = self.sent[send.topic, send.partition][send.value]
-        placed = {one.offset for one in sends if one.offset is not None}
-        alone = sum(one.offset is None for one in sends) == 1
+        placed = {sent.offset for sent in sends if sent.offset is not None}
+        alone = sum(sent.offset is None for sent in sends) == 1
         return alone and any(offset not in placed for offset in offsets.get(send.value, ()))
 
     def was_read(self, send: Send) -> bool:
@@ -386,7 +389,7 @@ class Facts:
             *self.history.commits,
             *self.history.fetched,
         ]
-        ends = [one.completed_s for one in finished if one.completed_s is not None]
+        ends = [operation.completed_s for operation in finished if operation.completed_s is not None]
         return max([*map(begun_s, self.history), *ends], default=0.0)
 
     def must_be_final(self, send: Send) -> bool:

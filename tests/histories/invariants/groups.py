@@ -25,14 +25,14 @@ class CommittedOffsetWentBack(Invariant):
     scenarios = (36, 37)
 
     def violations(self, facts: Facts) -> Iterator[str]:
-        if any(one.topic in (None, OFFSETS_TOPIC) for one in facts.history.lossy):
+        if any(loss.topic in (None, OFFSETS_TOPIC) for loss in facts.history.lossy):
             return
         commits: dict[Slot, list[Commit]] = {}
         for commit in facts.history.commits:
             commits.setdefault((commit.group, commit.topic, commit.partition), []).append(commit)
         answers: dict[Slot, list[Fetched]] = {}
-        for told in facts.history.fetched:
-            answers.setdefault((told.group, told.topic, told.partition), []).append(told)
+        for answer in facts.history.fetched:
+            answers.setdefault((answer.group, answer.topic, answer.partition), []).append(answer)
         for slot, fetched in answers.items():
             yield from self._of_slot(slot, commits.get(slot, []), fetched)
 
@@ -42,8 +42,8 @@ class CommittedOffsetWentBack(Invariant):
             if commit.outcome is not Outcome.FAIL:
                 by_offset.setdefault(commit.offset, []).append(commit)
         first_seen: dict[int, float] = {}
-        for told in fetched:
-            first_seen[told.offset] = min(told.completed_s, first_seen.get(told.offset, inf))
+        for answer in fetched:
+            first_seen[answer.offset] = min(answer.completed_s, first_seen.get(answer.offset, inf))
 
         def in_force_s(commit: Commit) -> float:
             """Return the latest time at which the commit had taken effect."""
@@ -52,24 +52,27 @@ class CommittedOffsetWentBack(Invariant):
             alone = len(by_offset[commit.offset]) == 1
             return first_seen.get(commit.offset, inf) if alone else inf
 
-        known = [one for same in by_offset.values() for one in same]
-        settled = HighestBefore((in_force_s(one), one.invoked_s) for one in known)
+        known = [commit for same in by_offset.values() for commit in same]
+        settled = HighestBefore((in_force_s(commit), commit.invoked_s) for commit in known)
         in_force = {
-            offset: HighestBefore((one.invoked_s, inf if one.retried else in_force_s(one)) for one in made)
+            offset: HighestBefore(
+                (commit.invoked_s, inf if commit.retried else in_force_s(commit)) for commit in made
+            )
             for offset, made in by_offset.items()
         }
-        for told in fetched:
-            begun_s = settled.at(told.invoked_s)
-            same = in_force.get(told.offset)
-            ended_s = -inf if same is None else same.at(nextafter(told.completed_s, inf))
+        for answer in fetched:
+            begun_s = settled.at(answer.invoked_s)
+            same = in_force.get(answer.offset)
+            ended_s = -inf if same is None else same.at(nextafter(answer.completed_s, inf))
             possible = ended_s > -inf and ended_s >= begun_s
-            if told.offset == NOTHING_COMMITTED:
+            if answer.offset == NOTHING_COMMITTED:
                 possible = begun_s == -inf
             if not possible:
-                latest = [one for one in known if one.invoked_s == begun_s]
+                latest = [commit for commit in known if commit.invoked_s == begun_s]
                 yield (
-                    f"group {slot[0]} was told offset {told.offset} for {named(slot[1:])} at {told.completed_s:.6f}, "
-                    f"asked at {told.invoked_s:.6f}; before that {latest[0] if latest else 'nothing'} was in force"
+                    f"group {slot[0]} was told offset {answer.offset} for {named(slot[1:])} "
+                    f"at {answer.completed_s:.6f}, asked at {answer.invoked_s:.6f}; "
+                    f"before that {latest[0] if latest else 'nothing'} was in force"
                 )
 
 
@@ -85,12 +88,12 @@ class ZombieCommit(Invariant):
 
     def violations(self, facts: Facts) -> Iterator[str]:
         accepted = [
-            one
-            for one in facts.history.commits
-            if one.outcome is Outcome.OK and one.generation >= 0 and one.transaction is None
+            commit
+            for commit in facts.history.commits
+            if commit.outcome is Outcome.OK and commit.generation >= 0 and commit.transaction is None
         ]
-        yield from self._generations(facts, [one for one in accepted if not one.own_epoch])
-        yield from self._epochs(facts, [one for one in accepted if one.own_epoch])
+        yield from self._generations(facts, [commit for commit in accepted if not commit.own_epoch])
+        yield from self._epochs(facts, [commit for commit in accepted if commit.own_epoch])
 
     def _generations(self, facts: Facts, accepted: list[Commit]) -> Iterator[str]:
         seen: dict[str, list[tuple[float, float]]] = {}

@@ -64,9 +64,9 @@ class SkippedRecord(Invariant):
                         kept_from = max(position, facts.deleted_before.get(place, 0))
                         first, behind = bisect_left(known[here], kept_from), bisect_left(known[here], offset)
                         missed = [
-                            one
-                            for one in known[here][first:behind]
-                            if not facts.losses.excuse(place, one, event.at_s)
+                            skipped
+                            for skipped in known[here][first:behind]
+                            if not facts.losses.excuse(place, skipped, event.at_s)
                         ]
                         if missed:
                             yield (
@@ -111,14 +111,14 @@ class Retraction(Invariant):
         yield from self._sent_back(facts)
 
     def _high_watermarks(self, facts: Facts) -> Iterator[str]:
-        for told in facts.history.watermarks:
-            place = (told.topic, told.partition)
+        for watermark in facts.history.watermarks:
+            place = (watermark.topic, watermark.partition)
             read = facts.final.get(place)
-            if read is None or read.end is None or told.high_watermark <= read.end:
+            if read is None or read.end is None or watermark.high_watermark <= read.end:
                 continue
-            later = read.at_s > 0 and told.at_s > read.at_s
-            if not later and not facts.losses.excuse(place, told.high_watermark - 1, told.at_s):
-                yield f"{told}; the log ends at offset {read.end}"
+            later = read.at_s > 0 and watermark.at_s > read.at_s
+            if not later and not facts.losses.excuse(place, watermark.high_watermark - 1, watermark.at_s):
+                yield f"{watermark}; the log ends at offset {read.end}"
 
     def _sent_back(self, facts: Facts) -> Iterator[str]:
         for (_, place), events in facts.sessions.items():

@@ -121,13 +121,13 @@ class Duplicate(Invariant):
             for value, offsets in values.items():
                 if len(offsets) < 2:
                     continue
-                sends = [one for one in sent.get(value, ()) if one.outcome is not Outcome.FAIL]
+                sends = [send for send in sent.get(value, ()) if send.outcome is not Outcome.FAIL]
                 start = facts.begun_anew_at(place, sends)
                 forgotten = sum(offset < start for offset in offsets)
                 copies = max(forgotten, len(offsets) - forgotten)
-                if any(facts.losses.during(place, one) for one in sends):
+                if any(facts.losses.during(place, send) for send in sends):
                     continue
-                if copies > len(sends) > 0 and all(one.idempotent for one in sends):
+                if copies > len(sends) > 0 and all(send.idempotent for send in sends):
                     yield f"{told(sends[0])}; read at offsets {offsets} of {named(place)}"
 
 
@@ -143,14 +143,14 @@ class SendsOutOfOrder(Invariant):
     def violations(self, facts: Facts) -> Iterator[str]:
         for (_, place), sends in facts.by_producer.items():
             placed = [
-                one
-                for one in sends
-                if one.acks == ALL_IN_SYNC
-                and one.outcome is Outcome.OK
-                and one.offset is not None
-                and not facts.losses.excuse(place, one.offset, one.invoked_s)
+                send
+                for send in sends
+                if send.acks == ALL_IN_SYNC
+                and send.outcome is Outcome.OK
+                and send.offset is not None
+                and not facts.losses.excuse(place, send.offset, send.invoked_s)
             ]
-            promised = [one for one in placed if one.idempotent]
+            promised = [send for send in placed if send.idempotent]
             yield from self._in_turn(promised) if promised else self._one_after_the_other(placed)
         if any(send.idempotent for send in facts.history.sends):
             for place in facts.final:
@@ -165,7 +165,7 @@ class SendsOutOfOrder(Invariant):
                 yield f"{told(send)}; before it {told(highest)}"
 
     def _one_after_the_other(self, sends: list[Send]) -> Iterator[str]:
-        answered = HighestBefore((one.completed_s or one.invoked_s, _offset(one)) for one in sends)
+        answered = HighestBefore((send.completed_s or send.invoked_s, _offset(send)) for send in sends)
         for send in sends:
             before = answered.at(send.invoked_s)
             if _offset(send) < before:
@@ -210,7 +210,7 @@ class FailedSendAppears(Invariant):
             sent = facts.sent.get(place, {})
             for value, offset in values.items():
                 sends = sent.get(value)
-                if sends and all(one.outcome is Outcome.FAIL for one in sends):
+                if sends and all(send.outcome is Outcome.FAIL for send in sends):
                     yield f"{told(sends[0])}; read at offset {offset}"
 
 
@@ -302,7 +302,7 @@ class SequenceRefusedWithoutReason(Invariant):
 
 def _was_followed(send: Send, later: list[Send]) -> bool:
     """Return whether a later record was in flight before the outcome of this one was known."""
-    return any(send.completed_s is None or one.invoked_s < send.completed_s for one in later)
+    return any(send.completed_s is None or later_send.invoked_s < send.completed_s for later_send in later)
 
 
 class ProducerIdentityShared(Invariant):
@@ -317,15 +317,15 @@ class ProducerIdentityShared(Invariant):
     def violations(self, facts: Facts) -> Iterator[str]:
         holders: dict[tuple[int, int], str] = {}
         epochs: dict[int, int] = {}
-        for one in facts.history.identities:
-            identity = (one.producer_id, one.producer_epoch)
-            holder = holders.setdefault(identity, one.producer)
-            if holder != one.producer:
-                yield f"id and epoch {identity} were given to {holder} and to {one.producer}"
-            if not 0 <= one.producer_epoch <= PRODUCER_EPOCH_MAX:
-                yield f"{one.producer} was given id {one.producer_id} with epoch {one.producer_epoch}"
-            if one.transactional_id is not None:
+        for given in facts.history.identities:
+            identity = (given.producer_id, given.producer_epoch)
+            holder = holders.setdefault(identity, given.producer)
+            if holder != given.producer:
+                yield f"id and epoch {identity} were given to {holder} and to {given.producer}"
+            if not 0 <= given.producer_epoch <= PRODUCER_EPOCH_MAX:
+                yield f"{given.producer} was given id {given.producer_id} with epoch {given.producer_epoch}"
+            if given.transactional_id is not None:
                 continue  # The answer to the replaced producer may arrive later.
-            if one.producer_epoch < epochs.setdefault(one.producer_id, one.producer_epoch):
-                yield f"{one.producer} was given {identity} after epoch {epochs[one.producer_id]}"
-            epochs[one.producer_id] = max(epochs[one.producer_id], one.producer_epoch)
+            if given.producer_epoch < epochs.setdefault(given.producer_id, given.producer_epoch):
+                yield f"{given.producer} was given {identity} after epoch {epochs[given.producer_id]}"
+            epochs[given.producer_id] = max(epochs[given.producer_id], given.producer_epoch)

@@ -40,8 +40,12 @@ class ReplicaDivergence(Invariant):
     def _between(self, dump: Dump, start: int, end: int) -> dict[int, tuple[int, int]]:
         return {offset: (epoch, digest) for offset, epoch, digest in dump.entries if start <= offset < end}
 
-    def _first_difference(self, one: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]]) -> int:
-        return min(offset for offset in one.keys() | other.keys() if one.get(offset) != other.get(offset))
+    def _first_difference(
+        self, entries: dict[int, tuple[int, int]], others: dict[int, tuple[int, int]]
+    ) -> int:
+        return min(
+            offset for offset in entries.keys() | others.keys() if entries.get(offset) != others.get(offset)
+        )
 
 
 class HighWatermarkWentBack(Invariant):
@@ -53,15 +57,21 @@ class HighWatermarkWentBack(Invariant):
 
     def violations(self, facts: Facts) -> Iterator[str]:
         latest: dict[tuple[str, int | None, str, int, int], Watermark] = {}
-        for told in facts.history.watermarks:
-            if told.log_start > told.high_watermark >= 0:
-                yield f"{told}: it starts behind its high watermark"
-            if told.leader_epoch < 0 or told.high_watermark < 0:
+        for watermark in facts.history.watermarks:
+            if watermark.log_start > watermark.high_watermark >= 0:
+                yield f"{watermark}: it starts behind its high watermark"
+            if watermark.leader_epoch < 0 or watermark.high_watermark < 0:
                 continue
-            key = (told.observer, told.broker, told.topic, told.partition, told.leader_epoch)
+            key = (
+                watermark.observer,
+                watermark.broker,
+                watermark.topic,
+                watermark.partition,
+                watermark.leader_epoch,
+            )
             before = latest.get(key)
             if before is not None and (
-                told.high_watermark < before.high_watermark or told.log_start < before.log_start
+                watermark.high_watermark < before.high_watermark or watermark.log_start < before.log_start
             ):
-                yield f"{told} after {before}"
-            latest[key] = told
+                yield f"{watermark} after {before}"
+            latest[key] = watermark

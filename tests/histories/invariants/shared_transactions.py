@@ -39,8 +39,10 @@ class VersionNotOnce(Invariant):
                     if part.is_committed is not False
                     for send in facts.sent_in.get(part.name, ())
                 ]
-                found = [one for one in sends if facts.stands_committed(one)]
-                must = [one for one in sends if one.outcome is Outcome.OK and facts.must_stand_committed(one)]
+                found = [send for send in sends if facts.stands_committed(send)]
+                must = [
+                    send for send in sends if send.outcome is Outcome.OK and facts.must_stand_committed(send)
+                ]
                 if found:
                     there.append(owner)
                     yield from self._missing(owner, found[0], must, facts)
@@ -52,7 +54,7 @@ class VersionNotOnce(Invariant):
                 yield f"version {version} is not there, though {known[version]}"
 
     def _missing(self, owner: Transaction, found: Send, must: list[Send], facts: Facts) -> Iterator[str]:
-        missing = next((one for one in must if not facts.stands_committed(one)), None)
+        missing = next((send for send in must if not facts.stands_committed(send)), None)
         if missing is not None:
             yield f"{ended(owner)}: {told(found)} is there, and not {told(missing)}"
 
@@ -82,9 +84,13 @@ class VersionWentBack(Invariant):
 
     def violations(self, facts: Facts) -> Iterator[str]:
         attempts = _attempts(facts)
-        for transactional_id in {one.transactional_id for one in facts.history.told_versions}:
-            answers = [one for one in facts.history.told_versions if one.transactional_id == transactional_id]
-            known = [(one.at_s, float(one.version)) for one in answers if one.version is not None]
+        for transactional_id in {version.transactional_id for version in facts.history.told_versions}:
+            answers = [
+                version
+                for version in facts.history.told_versions
+                if version.transactional_id == transactional_id
+            ]
+            known = [(answer.at_s, float(answer.version)) for answer in answers if answer.version is not None]
             known += [
                 (owner.completed_s, float(version))
                 for (name, version), owners in attempts.items()
@@ -92,15 +98,17 @@ class VersionWentBack(Invariant):
                 if name == transactional_id and owner.is_committed and owner.completed_s is not None
             ]
             highest = HighestBefore(known)
-            for one in answers:
-                before = highest.at(one.asked_s)
-                if (-1 if one.version is None else one.version) < before:
-                    yield f"{one}; {before:g} was the last one before"
-                if one.version is not None and not any(
-                    owner.is_committed is not False and owner.asked_s is not None and owner.asked_s < one.at_s
-                    for owner in attempts.get((transactional_id, one.version), ())
+            for answer in answers:
+                before = highest.at(answer.asked_s)
+                if (-1 if answer.version is None else answer.version) < before:
+                    yield f"{answer}; {before:g} was the last one before"
+                if answer.version is not None and not any(
+                    owner.is_committed is not False
+                    and owner.asked_s is not None
+                    and owner.asked_s < answer.at_s
+                    for owner in attempts.get((transactional_id, answer.version), ())
                 ):
-                    yield f"{one}; nobody had asked to commit it"
+                    yield f"{answer}; nobody had asked to commit it"
 
 
 class WriterOutlivesItsOwner(Invariant):
@@ -127,9 +135,9 @@ class WriterOutlivesItsOwner(Invariant):
 def _attempts(facts: Facts) -> dict[Version, list[Transaction]]:
     """Return the owners' parts of all attempts at each version."""
     found: dict[Version, list[Transaction]] = {}
-    for one in facts.history.transactions:
-        if one.app_version is not None and one.owner is None:
-            found.setdefault((one.transactional_id, one.app_version), []).append(one)
+    for transaction in facts.history.transactions:
+        if transaction.app_version is not None and transaction.owner is None:
+            found.setdefault((transaction.transactional_id, transaction.app_version), []).append(transaction)
     return found
 
 
@@ -140,7 +148,7 @@ def _known(facts: Facts, attempts: dict[Version, list[Transaction]]) -> dict[Ver
         for owner in owners:
             if owner.is_committed:
                 found[version] = ended(owner)
-    for one in facts.history.told_versions:
-        if one.version is not None:
-            found.setdefault((one.transactional_id, one.version), str(one))
+    for version in facts.history.told_versions:
+        if version.version is not None:
+            found.setdefault((version.transactional_id, version.version), str(version))
     return found

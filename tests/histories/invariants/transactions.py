@@ -11,8 +11,8 @@ from .base import Invariant
 from .facts import Facts, Place, ended, named, polled, short, told
 
 
-def _place(one: Send | Poll | CommittedRead) -> Place:
-    return one.topic, one.partition
+def _place(operation: Send | Poll | CommittedRead) -> Place:
+    return operation.topic, operation.partition
 
 
 class TornTransaction(Invariant):
@@ -33,14 +33,14 @@ class TornTransaction(Invariant):
         seen = self._seen(facts)
         for name, sends in facts.sent_in.items():
             transaction = facts.transactions[name]
-            there = [one for one in sends if is_there(one)]
+            there = [send for send in sends if is_there(send)]
             missing = [
-                one
-                for one in sends
-                if _belongs(one, transaction)
-                and facts.must_stand_committed(one)
-                and _place(one) in facts.committed_final
-                and not is_there(one)
+                send
+                for send in sends
+                if _belongs(send, transaction)
+                and facts.must_stand_committed(send)
+                and _place(send) in facts.committed_final
+                and not is_there(send)
             ]
             if transaction.is_committed is False:
                 if there:
@@ -65,10 +65,10 @@ def _belongs(send: Send, transaction: Transaction) -> bool:
     """Return whether the record must exist if its transaction is committed."""
     if send.outcome is Outcome.OK:
         return True
-    told = (
+    belongs = (
         transaction.is_committed and transaction.asked_s is not None and send.invoked_s < transaction.asked_s
     )
-    return bool(told) and send.completed_s is None and send.producer == transaction.producer
+    return bool(belongs) and send.completed_s is None and send.producer == transaction.producer
 
 
 class UncommittedRead(Invariant):
@@ -129,10 +129,10 @@ class CommitNotVisible(Invariant):
         assert transaction.asked_s is not None
         assert transaction.completed_s is not None
         return any(
-            (one.topic, one.partition) == place
-            and one.from_s <= transaction.completed_s
-            and (one.until_s is None or one.until_s >= transaction.asked_s)
-            for one in facts.history.leaderless
+            (span.topic, span.partition) == place
+            and span.from_s <= transaction.completed_s
+            and (span.until_s is None or span.until_s >= transaction.asked_s)
+            for span in facts.history.leaderless
         )
 
     def _another_is_open(self, facts: Facts, end: StableEnd) -> bool:
@@ -143,8 +143,8 @@ class CommitNotVisible(Invariant):
         """
         place = (end.topic, end.partition)
         is_start = any(
-            (one.topic, one.partition) == place and one.before_offset >= end.offset
-            for one in facts.history.deleted
+            (deletion.topic, deletion.partition) == place and deletion.before_offset >= end.offset
+            for deletion in facts.history.deleted
         )
         for send in facts.sent_to.get(place, ()):
             if send.transaction is None or send.outcome is Outcome.FAIL:
@@ -238,36 +238,36 @@ class MarkersContradict(Invariant):
                 logs[place] = dump
         outcomes: dict[tuple[int, int], tuple[bool, str]] = {}
         for place, dump in logs.items():
-            markers = [one for one in dump.markers if one.offset < dump.high_watermark]
+            markers = [marker for marker in dump.markers if marker.offset < dump.high_watermark]
             yield from self._one_by_one(place, markers, judged=not facts.losses.touch(place))
-            for one in markers:
-                if one.commit_index < 0:
+            for marker in markers:
+                if marker.commit_index < 0:
                     continue
-                shown = f"{one} of {named(place)}"
+                shown = f"{marker} of {named(place)}"
                 commits, other = outcomes.setdefault(
-                    (one.commit_index, one.producer_id), (one.commits, shown)
+                    (marker.commit_index, marker.producer_id), (marker.commits, shown)
                 )
-                if commits != one.commits:
+                if commits != marker.commits:
                     yield f"{shown} and {other} are of one transaction"
             if not facts.losses.touch(place):
                 yield from self._as_told(facts, place, dump.log_start, markers)
 
     def _one_by_one(self, place: Place, markers: list[Marker], *, judged: bool) -> Iterator[str]:
-        decided = [one for one in markers if one.commit_index >= 0]
-        for one, other in pairwise(decided):
-            writers_of_one = one.commit_index == other.commit_index
-            if one.commit_index > other.commit_index or (
-                writers_of_one and one.producer_id == other.producer_id
+        decided = [marker for marker in markers if marker.commit_index >= 0]
+        for before, after in pairwise(decided):
+            writers_of_one = before.commit_index == after.commit_index
+            if before.commit_index > after.commit_index or (
+                writers_of_one and before.producer_id == after.producer_id
             ):
-                yield f"{other} of {named(place)} stands behind {one}"
+                yield f"{after} of {named(place)} stands behind {before}"
         if judged and len(decided) < len(markers):
-            one = next(one for one in markers if one.commit_index < 0)
-            yield f"{one} of {named(place)} was nobody's decision, and no records were lost there"
+            undecided = next(marker for marker in markers if marker.commit_index < 0)
+            yield f"{undecided} of {named(place)} was nobody's decision, and no records were lost there"
 
     def _as_told(self, facts: Facts, place: Place, log_start: int, markers: list[Marker]) -> Iterator[str]:
         by_producer: dict[int, list[Marker]] = {}
-        for one in markers:
-            by_producer.setdefault(one.producer_id, []).append(one)
+        for marker in markers:
+            by_producer.setdefault(marker.producer_id, []).append(marker)
         for name, sends in facts.sent_in.items():
             transaction = facts.transactions[name]
             for send in sends:
@@ -275,7 +275,7 @@ class MarkersContradict(Invariant):
                 if offset is None or offset < log_start or send.key is not None:
                     continue
                 known = by_producer.get(transaction.producer_id, ())
-                end = next((one for one in known if one.offset > offset), None)
+                end = next((marker for marker in known if marker.offset > offset), None)
                 if end is None:
                     yield f"{told(send)}; there is no marker behind it, and {ended(transaction)}"
                 elif transaction.is_committed not in (None, end.commits):

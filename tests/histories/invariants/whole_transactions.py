@@ -90,9 +90,11 @@ def commit_indexes(facts: Facts) -> dict[str, int]:
     """Return the commit index of each transaction that a log shows as committed, by name."""
     markers: dict[tuple[Place, int], dict[int, Marker]] = {}
     for dump in facts.history.dumps:
-        for one in dump.markers:
-            if one.commit_index >= 0:
-                markers.setdefault(((dump.topic, dump.partition), one.producer_id), {})[one.offset] = one
+        for marker in dump.markers:
+            if marker.commit_index >= 0:
+                markers.setdefault(((dump.topic, dump.partition), marker.producer_id), {})[marker.offset] = (
+                    marker
+                )
     offsets = {whose: sorted(known) for whose, known in markers.items()}
     found: dict[str, int] = {}
     for name, transaction in facts.transactions.items():
@@ -111,7 +113,9 @@ def commit_indexes(facts: Facts) -> dict[str, int]:
 
 def _sent_in(facts: Facts, place: Place, offset: int, value: bytes) -> Iterator[str]:
     sends = facts.sent.get(place, {}).get(value, [])
-    placed = [one for one in sends if one.offset == offset] or [one for one in sends if one.offset is None]
+    placed = [send for send in sends if send.offset == offset] or [
+        send for send in sends if send.offset is None
+    ]
     for send in placed:
         if send.transaction is not None:
             yield send.transaction
