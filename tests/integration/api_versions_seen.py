@@ -138,9 +138,9 @@ def _names() -> dict[int, str]:
         if isinstance(value, type) and issubclass(value, Message)
     ]
     return {
-        one.api_key: one.__name__.removesuffix("Request")
-        for one in classes
-        if one.__name__.endswith("Request") and one is not Request
+        request.api_key: request.__name__.removesuffix("Request")
+        for request in classes
+        if request.__name__.endswith("Request") and request is not Request
     }
 
 

@@ -49,7 +49,9 @@ needs_node_22 = pytest.mark.skipif(
 
 
 def _why_no_addon() -> str:
-    missing = [one for one in ("node", "npm", "make", "c++", "pkg-config") if shutil.which(one) is None]
+    missing = [
+        program for program in ("node", "npm", "make", "c++", "pkg-config") if shutil.which(program) is None
+    ]
     if missing:
         return f"not installed: {', '.join(missing)} (an addon with librdkafka is built)"
     libraries = ("zlib", "libssl", "libzstd")

@@ -125,7 +125,7 @@ class Load:
         sending order, and without unsent records.
         """
         acknowledged = dict(self.acknowledged)
-        read_from = {one.value: one.place.partition for one in read}
+        read_from = {record.value: record.place.partition for record in read}
         assert [value for value in self.implied if value not in read_from] == []
         history = History()
         for value in self.sent:
@@ -146,7 +146,9 @@ class Load:
                 send.finish(0, offset=place.offset)
             history.add(send)
         for partition in sorted({*read_from.values(), *(place.partition for place in acknowledged.values())}):
-            records = [(one.place.offset, one.value) for one in read if one.place.partition == partition]
+            records = [
+                (record.place.offset, record.value) for record in read if record.place.partition == partition
+            ]
             history.add(FinalRead(self.topic, partition, records))
         check_all(history)
 
@@ -254,10 +256,10 @@ def coordinator_of(admin: AdminClient, group: str) -> int:
 
     def ask() -> int | None:
         try:
-            told = admin.describe_consumer_groups([group], request_timeout=5)[group].result(10)
+            description = admin.describe_consumer_groups([group], request_timeout=5)[group].result(10)
         except KafkaException:
             return None
-        return None if told.coordinator is None else int(told.coordinator.id)
+        return None if description.coordinator is None else int(description.coordinator.id)
 
     return wait_for(ask, f"the coordinator of {group}")
 

@@ -18,7 +18,7 @@ async def fault_of(admin: Admin, mirror: str, topic: str, partition: int = 0) ->
 
     async def find() -> MirrorFault | None:
         (described,) = await admin.describe_mirrors([mirror])
-        found = next((one for one in described.topics if one.name == topic), None)
+        found = next((known for known in described.topics if known.name == topic), None)
         return None if found is None else found.faults.get(partition)
 
     fault: MirrorFault = await until(find, f"a fault of {topic}-{partition}")
@@ -61,8 +61,14 @@ async def records_of(
                 while await consumer.position(place) < end:
                     for records in (await consumer.getmany(place, timeout_ms=200)).values():
                         found[index] += [
-                            (one.offset, one.timestamp_ms, one.key, one.value, tuple(one.headers))
-                            for one in records
+                            (
+                                record.offset,
+                                record.timestamp_ms,
+                                record.key,
+                                record.value,
+                                tuple(record.headers),
+                            )
+                            for record in records
                         ]
     return found
 

@@ -47,11 +47,11 @@ class Planted:
         seen: set[int] = set()
         pending: list[object] = [root]
         while pending:
-            one = pending.pop()
-            if id(one) in seen or isinstance(one, ModuleType | type | FunctionType):
+            looked_at = pending.pop()
+            if id(looked_at) in seen or isinstance(looked_at, ModuleType | type | FunctionType):
                 continue
-            seen.add(id(one))
-            if type(one).__module__.startswith("ottla.") and (found := self.found_in(repr(one))):
-                shown[type(one).__qualname__] = found
-            pending += gc.get_referents(one)
+            seen.add(id(looked_at))
+            if type(looked_at).__module__.startswith("ottla.") and (found := self.found_in(repr(looked_at))):
+                shown[type(looked_at).__qualname__] = found
+            pending += gc.get_referents(looked_at)
         return shown

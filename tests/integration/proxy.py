@@ -32,7 +32,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.wire.codec import encode
 
 _NAMING_BROKERS: Final = {
-    one.api_key: one for one in (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest)
+    request.api_key: request for request in (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest)
 }
 _WAIT_S = 30.0
 
@@ -88,8 +88,8 @@ class Proxy:
     async def rewrite(self, value: object) -> None:
         """Replace the brokers' addresses in a message by the proxy's."""
         if isinstance(value, list):
-            for one in value:
-                await self.rewrite(one)
+            for part in value:
+                await self.rewrite(part)
         elif hasattr(value, "__slots__"):
             host, port = getattr(value, "host", None), getattr(value, "port", -1)
             if host and port > 0:
@@ -143,8 +143,8 @@ class Passage:
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in both:
-                one.cancel()
+            for task in both:
+                task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
             self._to_broker.close()
             self._proxy.over(self)
@@ -212,7 +212,7 @@ class MisdirectingProxy(Proxy):
             await super().request(passage, header, frame, position)
             return
         self.left -= 1
-        host, port = next(one for one in self._ports if one != passage.address)
+        host, port = next(address for address in self._ports if address != passage.address)
         await passage.ask(host, port, frame)
 
 

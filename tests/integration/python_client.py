@@ -56,7 +56,7 @@ class Membership:
         """Print the results of one poll."""
         for partition, offset, value in records:
             tell("record_data", partition=partition, offset=offset, value=value.decode())
-        now = {one.partition for one in assigned}
+        now = {partition.partition for partition in assigned}
         if now != self._last:
             tell("partitions_assigned", partitions=[{"partition": number} for number in sorted(now)])
             self._last = now
@@ -114,10 +114,10 @@ def consume_with_confluent_kafka(options: argparse.Namespace, stop: Stop) -> Non
     consumer.subscribe([options.topic])
     membership = Membership()
     while not stop.asked:
-        came = [one for one in consumer.consume(500, 0.05) if one.error() is None]
+        came = [message for message in consumer.consume(500, 0.05) if message.error() is None]
         membership.tell(
             consumer.assignment(),
-            ((one.partition() or 0, one.offset() or 0, one.value() or b"") for one in came),
+            ((record.partition() or 0, record.offset() or 0, record.value() or b"") for record in came),
         )
     consumer.close()
 
@@ -157,8 +157,10 @@ def consume_with_kafka_python(options: argparse.Namespace, stop: Stop) -> None:
     membership = Membership()
     while not stop.asked:
         # A poll that ends while its group is being joined leaves it joined without its partitions: no short ones.
-        came = [one for records in consumer.poll(3_000).values() for one in records]
-        membership.tell(consumer.assignment(), ((one.partition, one.offset, one.value) for one in came))
+        came = [record for records in consumer.poll(3_000).values() for record in records]
+        membership.tell(
+            consumer.assignment(), ((record.partition, record.offset, record.value) for record in came)
+        )
     consumer.close()
 
 
@@ -217,9 +219,10 @@ def consume_with_aiokafka(options: argparse.Namespace, stop: Stop) -> None:
         async with consumer:
             while not stop.asked:
                 found = await consumer.getmany(timeout_ms=50)
-                came = [one for records in found.values() for one in records]
+                came = [record for records in found.values() for record in records]
                 membership.tell(
-                    consumer.assignment(), ((one.partition, one.offset, one.value) for one in came)
+                    consumer.assignment(),
+                    ((record.partition, record.offset, record.value) for record in came),
                 )
 
     asyncio.run(run())

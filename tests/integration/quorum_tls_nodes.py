@@ -59,7 +59,7 @@ class QuorumTlsNodes:
             "cluster.id": "tls",
             "cluster.secret.file": str(self.folder / "secret"),
             "cluster.link.encryption": "required",
-            "controller.quorum.voters": ",".join(f"{one}@{HOST}:{self.ports[one]}" for one in VOTERS),
+            "controller.quorum.voters": ",".join(f"{voter}@{HOST}:{self.ports[voter]}" for voter in VOTERS),
             "node.id": str(node_id),
             "process.roles": "controller" if is_voter else "broker",
             "log.dirs": str(self.folder / f"data-{node_id}"),
@@ -70,7 +70,7 @@ class QuorumTlsNodes:
             # Files are only reloaded on a signal.
             "ssl.reload.interval.ms": "0",
             "ssl.principal.mapping.rules": r"RULE:^.*?CN=([^,]+).*$/$1/",
-            "ottla.node.principals": ";".join(f"User:node-{one}" for one in (*VOTERS, 1, 2)),
+            "ottla.node.principals": ";".join(f"User:node-{voter}" for voter in (*VOTERS, 1, 2)),
         }
 
     def settings_file(self, node_id: int) -> Path:
@@ -138,8 +138,8 @@ def quorum_tls_nodes(folder: Path, *brokers: int) -> Iterator[QuorumTlsNodes]:
     choosing = free_ports(reserved)
     ports = {node_id: next(choosing) for node_id in (*VOTERS, *brokers)}
     choosing.close()
-    for one in reserved:
-        one.close()
+    for held in reserved:
+        held.close()
     secret = folder / "secret"
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(32))

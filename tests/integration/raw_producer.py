@@ -39,8 +39,8 @@ class RawProducer:
         """Return the next answer: error, offset, and the broker's message."""
         (size,) = struct.unpack(">i", self._stream.read(4))
         _, response = decode_response(ProduceRequest, self._stream.read(size), VERSION)
-        told = response.responses[0].partition_responses[0]
-        return ErrorCode(told.error_code), told.base_offset, told.error_message or ""
+        answer = response.responses[0].partition_responses[0]
+        return ErrorCode(answer.error_code), answer.base_offset, answer.error_message or ""
 
     def ask(self, value: bytes) -> tuple[ErrorCode, int, str]:
         """Send and wait for the answer."""

@@ -90,11 +90,11 @@ class RawTransactions:
         """Return a new instance; repeat the request while an older transaction is being ended."""
 
         def ask() -> Who | None:
-            told = self.try_init(Who(transactional_id), timeout_ms, version)
-            if told.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            answer = self.try_init(Who(transactional_id), timeout_ms, version)
+            if answer.code is ErrorCode.CONCURRENT_TRANSACTIONS:
                 return None
-            assert told.code is ErrorCode.NONE, told
-            return told.who
+            assert answer.code is ErrorCode.NONE, answer
+            return answer.who
 
         return wait_for(ask, f"a producer id of {transactional_id}")
 
@@ -120,13 +120,13 @@ class RawTransactions:
             v3_and_below_topics=topics,
         )
         if version > 3:
-            one = AddPartitionsToTxnTransaction(
+            transaction = AddPartitionsToTxnTransaction(
                 transactional_id=who.transactional_id,
                 producer_id=who.producer_id,
                 producer_epoch=who.epoch,
                 topics=topics,
             )
-            message = AddPartitionsToTxnRequest(transactions=[one])
+            message = AddPartitionsToTxnRequest(transactions=[transaction])
         answer = self._of_coordinator(who, message, version)
         found = answer.results_by_topic_v3_and_below
         if version > 3:
@@ -134,7 +134,9 @@ class RawTransactions:
                 return [ErrorCode(answer.error_code)]
             (only,) = answer.results_by_transaction
             found = only.topic_results
-        return [ErrorCode(one.partition_error_code) for told in found for one in told.results_by_partition]
+        return [
+            ErrorCode(result.partition_error_code) for added in found for result in added.results_by_partition
+        ]
 
     def add_offsets(self, who: Who, group: str, version: int = 4) -> ErrorCode:
         """Send AddOffsetsToTxn."""
@@ -150,8 +152,8 @@ class RawTransactions:
         """Send EndTxn, and repeat it while markers are still being written."""
 
         def ask() -> ProducerAnswer | None:
-            told = self.try_end(who, commit=commit, version=version)
-            return None if told.code is ErrorCode.CONCURRENT_TRANSACTIONS else told
+            answer = self.try_end(who, commit=commit, version=version)
+            return None if answer.code is ErrorCode.CONCURRENT_TRANSACTIONS else answer
 
         return wait_for(ask, f"the end of a transaction of {who}", ANSWER_S)
 

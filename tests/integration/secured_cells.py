@@ -95,12 +95,12 @@ def cells(cluster: TlsCluster, client: str) -> list[Cell]:
         for protocol, listener in (("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "LOGINS"))
         for mechanism, secret in secrets.items()
     ]
-    return [_named(one, client) for one in (plain, certified, *logins)]
+    return [_named(cell, client) for cell in (plain, certified, *logins)]
 
 
 def _named(cell: Cell, client: str) -> Cell:
     user = USER if cell.user or cell.certificate else ""
-    (denied,) = (prefix for one, prefix in PREFIXES.items() if one != user)
+    (denied,) = (prefix for known_user, prefix in PREFIXES.items() if known_user != user)
     return replace(cell, topic=f"{PREFIXES[user]}{client}-{cell.name}", denied=f"{denied}topic")
 
 
@@ -166,7 +166,9 @@ async def _give_rights(cluster: TlsCluster, brokers: int) -> None:
     ]
     async with Admin(**admin_options(cluster)) as admin:
         await admin.create_acls(acls)
-        await admin.create_topics([NewTopic(f"{one}topic", 1, min(2, brokers)) for one in PREFIXES.values()])
+        await admin.create_topics(
+            [NewTopic(f"{prefix}topic", 1, min(2, brokers)) for prefix in PREFIXES.values()]
+        )
         await admin.alter_scram_credentials(
             [UserPassword(USER, PASSWORD, name, 4096) for name in MECHANISMS if name.startswith("SCRAM")]
         )

@@ -85,7 +85,7 @@ def with_confluent_kafka(cell: Cell) -> dict[str, Any]:
     options = librdkafka_options(cell) | {"log_level": 0}
     admin = AdminClient(options)
     admin.create_topics([confluent_kafka.admin.NewTopic(cell.topic, 2, 2)])[cell.topic].result(WAIT_S)
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "partitions": settled(
             "partitions", lambda: len(admin.list_topics(cell.topic, WAIT_S).topics[cell.topic].partitions)
         )
@@ -109,11 +109,11 @@ def with_confluent_kafka(cell: Cell) -> dict[str, Any]:
             found.append(message.value() or b"")
     consumer.commit(asynchronous=False)
     consumer.close()
-    told["read"] = kinds(found)
+    report["read"] = kinds(found)
     (asked,) = admin.list_consumer_group_offsets(
         [confluent_kafka.ConsumerGroupTopicPartitions(cell.topic)]
     ).values()
-    told["committed"] = sum(one.offset for one in asked.result(WAIT_S).topic_partitions) >= READ
+    report["committed"] = sum(partition.offset for partition in asked.result(WAIT_S).topic_partitions) >= READ
     of_topic = ConfigResource(ResourceType.TOPIC, cell.topic)
     of_topic.add_incremental_config(
         ConfigEntry("retention.ms", RETENTION_MS, incremental_operation=AlterConfigOpType.SET)
@@ -125,17 +125,17 @@ def with_confluent_kafka(cell: Cell) -> dict[str, Any]:
         (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, cell.topic)]).values()
         return described.result(WAIT_S)["retention.ms"].value
 
-    told["setting"] = settled("setting", setting)
+    report["setting"] = settled("setting", setting)
     refused: list[confluent_kafka.KafkaError] = []
     producer = confluent_kafka.Producer({**options, "enable.idempotence": False})
     producer.produce(
         cell.denied, b"denied", on_delivery=lambda error, _: refused.append(error) if error else None
     )
     producer.flush(WAIT_S)
-    told["denied"] = refused[0].name()
+    report["denied"] = refused[0].name()
     admin.delete_topics([cell.topic])[cell.topic].result(WAIT_S)
-    told["deleted"] = settled("deleted", lambda: cell.topic not in admin.list_topics(timeout=WAIT_S).topics)
-    return told
+    report["deleted"] = settled("deleted", lambda: cell.topic not in admin.list_topics(timeout=WAIT_S).topics)
+    return report
 
 
 def _confluent_writes(cell: Cell, options: dict[str, Any]) -> None:
@@ -199,7 +199,7 @@ async def with_aiokafka(cell: Cell) -> dict[str, Any]:
     async def partitions() -> int:
         return len((await admin.describe_topics([cell.topic]))[0]["partitions"])
 
-    told: dict[str, Any] = {"partitions": await settled_async("partitions", partitions)}
+    report: dict[str, Any] = {"partitions": await settled_async("partitions", partitions)}
     async with aiokafka.AIOKafkaProducer(**options, enable_idempotence=True) as producer:
         for number in range(RECORDS):
             await producer.send_and_wait(cell.topic, f"plain-{number}".encode(), partition=number % 2)
@@ -220,9 +220,9 @@ async def with_aiokafka(cell: Cell) -> dict[str, Any]:
         while len(found) < READ:
             found.append((await consumer.getone()).value)
         await consumer.commit()
-    told["read"] = kinds(found)
+    report["read"] = kinds(found)
     kept = await admin.list_consumer_group_offsets(cell.topic)
-    told["committed"] = sum(one.offset for one in kept.values()) >= READ
+    report["committed"] = sum(committed.offset for committed in kept.values()) >= READ
     kind_of = aiokafka.admin.config_resource.ConfigResourceType.TOPIC
     resource = aiokafka.admin.config_resource.ConfigResource
     await admin.alter_configs([resource(kind_of, cell.topic, {"retention.ms": RETENTION_MS})])
@@ -231,13 +231,13 @@ async def with_aiokafka(cell: Cell) -> dict[str, Any]:
         (answer,) = await admin.describe_configs([resource(kind_of, cell.topic, {"retention.ms": None})])
         return answer.resources[0][4][0][1]
 
-    told["setting"] = await settled_async("setting", setting)
+    report["setting"] = await settled_async("setting", setting)
     producer = aiokafka.AIOKafkaProducer(**options)
     await producer.start()
     try:
         await producer.send_and_wait(cell.denied, b"denied", partition=0)
     except aiokafka.errors.TopicAuthorizationFailedError:
-        told["denied"] = "TOPIC_AUTHORIZATION_FAILED"
+        report["denied"] = "TOPIC_AUTHORIZATION_FAILED"
     finally:
         await producer.stop()
     await admin.delete_topics([cell.topic])
@@ -245,9 +245,9 @@ async def with_aiokafka(cell: Cell) -> dict[str, Any]:
     async def deleted() -> bool:
         return cell.topic not in await admin.list_topics()
 
-    told["deleted"] = await settled_async("deleted", deleted)
+    report["deleted"] = await settled_async("deleted", deleted)
     await admin.close()
-    return told
+    return report
 
 
 # ---------------------------------------------------------------- kafka-python
@@ -274,7 +274,7 @@ def with_kafka_python(cell: Cell) -> dict[str, Any]:
     options = kafka_python_options(cell)
     admin = kafka.KafkaAdminClient(**options)
     admin.create_topics([kafka.admin.NewTopic(cell.topic, 2, 2)])
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "partitions": settled("partitions", lambda: len(admin.describe_topics([cell.topic])[0]["partitions"]))
     }
     producer = kafka.KafkaProducer(**options, enable_idempotence=True)
@@ -300,9 +300,9 @@ def with_kafka_python(cell: Cell) -> dict[str, Any]:
     found = [record.value for _, record in zip(range(READ), consumer, strict=False)]
     consumer.commit()
     consumer.close()
-    told["read"] = kinds(found)
+    report["read"] = kinds(found)
     (kept,) = admin.list_group_offsets(cell.topic).values()
-    told["committed"] = sum(one.offset for one in kept.values()) >= READ
+    report["committed"] = sum(committed.offset for committed in kept.values()) >= READ
     resource = kafka.admin.ConfigResource
     admin.alter_configs(
         [resource(kafka.admin.ConfigResourceType.TOPIC, cell.topic, {"retention.ms": RETENTION_MS})]
@@ -312,18 +312,18 @@ def with_kafka_python(cell: Cell) -> dict[str, Any]:
         described = admin.describe_configs([resource(kafka.admin.ConfigResourceType.TOPIC, cell.topic)])
         return described["topic"][cell.topic]["retention.ms"]["value"]
 
-    told["setting"] = settled("setting", setting)
+    report["setting"] = settled("setting", setting)
     producer = kafka.KafkaProducer(**options, enable_idempotence=False)
     try:
         producer.send(cell.denied, b"denied").get(WAIT_S)
     except kafka.errors.TopicAuthorizationFailedError:
-        told["denied"] = "TOPIC_AUTHORIZATION_FAILED"
+        report["denied"] = "TOPIC_AUTHORIZATION_FAILED"
     finally:
         producer.close()
     admin.delete_topics([cell.topic])
-    told["deleted"] = settled("deleted", lambda: cell.topic not in admin.list_topics())
+    report["deleted"] = settled("deleted", lambda: cell.topic not in admin.list_topics())
     admin.close()
-    return told
+    return report
 
 
 # ---------------------------------------------------------------- kcat

@@ -64,7 +64,7 @@ def entries(said: str) -> Acls:
 
 
 def _allowed(*operations: str, who: str = "User:bob", host: str = "*") -> set[tuple[str, str, str, str]]:
-    return {(who, host, one, "ALLOW") for one in operations}
+    return {(who, host, operation, "ALLOW") for operation in operations}
 
 
 def acls_are_added_listed_and_removed(shell: SecuredShell) -> None:

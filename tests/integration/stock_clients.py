@@ -149,9 +149,9 @@ class Process:
                 place = Place(event["partition"], event["offset"])
                 self.read.append(Read(place, event["value"].encode()))
             case "partitions_assigned":
-                self.assigned = {one["partition"] for one in event["partitions"]}
+                self.assigned = {partition["partition"] for partition in event["partitions"]}
             case "partitions_revoked":
-                self.assigned -= {one["partition"] for one in event["partitions"]}
+                self.assigned -= {partition["partition"] for partition in event["partitions"]}
 
 
 class StockClient(ABC):

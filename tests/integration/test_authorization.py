@@ -107,18 +107,18 @@ class Broker(NamedTuple):
     def create(self, acls: Sequence[Acl], source: str = ADMIN) -> None:
         creations = [
             AclCreation(
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-                resource_pattern_type=one.pattern_type,
-                principal=one.principal,
-                host=one.host,
-                operation=one.operation,
-                permission_type=one.permission,
+                resource_type=entry.resource_type,
+                resource_name=entry.resource_name,
+                resource_pattern_type=entry.pattern_type,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
             )
-            for one in acls
+            for entry in acls
         ]
         answer = self.ask(CreateAclsRequest(creations=creations), 3, source)
-        assert [one.error_code for one in answer.results] == [0] * len(acls), answer
+        assert [result.error_code for result in answer.results] == [0] * len(acls), answer
 
 
 def acl(right: Right, permission: AclPermission = AclPermission.ALLOW, host: str = CLIENT) -> Acl:
@@ -163,7 +163,7 @@ def codes(message: Message) -> set[int]:
         if field.name.endswith("error_code"):
             found.add(value)
         elif isinstance(value, list):
-            found.update(*(codes(one) for one in value if isinstance(one, Message)))
+            found.update(*(codes(part) for part in value if isinstance(part, Message)))
     return found
 
 
@@ -205,20 +205,20 @@ def test_with_its_rights_an_api_is_not_denied(broker: Broker, row: Row) -> None:
 def test_every_api_has_a_row(broker: Broker) -> None:
     listed = broker.ask(ApiVersionsRequest(), 0)
     covered = {type(row.request(TOPIC, bytes(16))).schema.api_key for row in ROWS}
-    covered |= {one.schema.api_key for one in SHOWN_APART}
-    assert {one.api_key for one in listed.api_keys} - covered == {20007}, "AuthenticateNode is a proof itself"
+    covered |= {request.schema.api_key for request in SHOWN_APART}
+    assert {api.api_key for api in listed.api_keys} - covered == {20007}, "AuthenticateNode is a proof itself"
 
 
 def test_lists_leave_out_what_may_not_be_described(broker: Broker) -> None:
     everything = MetadataRequest(topics=None)
     broker.rights()
-    assert [one.name for one in broker.ask(everything, 12).topics] == []
+    assert [shown.name for shown in broker.ask(everything, 12).topics] == []
     broker.rights(topic(Op.READ))
-    assert [one.name for one in broker.ask(everything, 12).topics] == [TOPIC]
+    assert [shown.name for shown in broker.ask(everything, 12).topics] == [TOPIC]
     pages = topic_partitions.DescribeTopicPartitionsRequest(response_partition_limit=10)
-    assert [one.name for one in broker.ask(pages, 0).topics] == [TOPIC]
+    assert [shown.name for shown in broker.ask(pages, 0).topics] == [TOPIC]
     logs = DescribeLineagesRequest(topics=".*")
-    assert [one.name for one in broker.ask(logs, 0).topics] == [TOPIC]
+    assert [shown.name for shown in broker.ask(logs, 0).topics] == [TOPIC]
     broker.rights()
     assert broker.ask(pages, 0).topics == []
     assert broker.ask(logs, 0).topics == []
@@ -237,8 +237,8 @@ def test_groups_and_transactional_ids_are_listed_as_far_as_they_may_be_described
     def listed() -> tuple[list[str], list[str]]:
         groups = broker.ask(ListGroupsRequest(), 4).groups
         transactions = broker.ask(ListTransactionsRequest(), 0).transaction_states
-        return [one.group_id for one in groups if one.group_id == "others"], [
-            one.transactional_id for one in transactions
+        return [known.group_id for known in groups if known.group_id == "others"], [
+            transaction.transactional_id for transaction in transactions
         ]
 
     broker.rights()
@@ -251,7 +251,7 @@ def test_groups_and_transactional_ids_are_listed_as_far_as_they_may_be_described
     everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="others", topics=None)])
     assert broker.ask(everything, 8).groups[0].topics == []
     broker.rights(others, topic(Op.DESCRIBE))
-    assert [one.name for one in broker.ask(everything, 8).groups[0].topics] == [TOPIC]
+    assert [shown.name for shown in broker.ask(everything, 8).groups[0].topics] == [TOPIC]
 
 
 def test_a_client_is_told_the_operations_that_it_may_do(broker: Broker) -> None:
@@ -392,7 +392,9 @@ def test_acls_are_listed_in_order_and_removed_at_once(broker: Broker) -> None:
         resource_name_filter=None, principal_filter=None,
     )  # fmt: skip
     found = broker.ask(asked, 3, ADMIN).resources
-    assert [(one.resource_type, one.resource_name, [a.operation for a in one.acls]) for one in found] == [
+    assert [
+        (result.resource_type, result.resource_name, [a.operation for a in result.acls]) for result in found
+    ] == [
         (Kind.TOPIC, "a", [Op.ALL, Op.READ]),
         (Kind.TOPIC, "b", [Op.READ]),
         (Kind.GROUP, GROUP, [Op.READ]),
@@ -417,8 +419,8 @@ def test_the_command_line_creates_lists_checks_and_removes(
     capsys.readouterr()
     assert acl_command(broker, "list", *eve, "-o", "json") == 0
     listed = json.loads(capsys.readouterr().out)
-    assert [one["operation"] for one in listed] == ["READ", "WRITE"]
-    assert {one["pattern_type"] for one in listed} == {"PREFIXED"}
+    assert [entry["operation"] for entry in listed] == ["READ", "WRITE"]
+    assert {entry["pattern_type"] for entry in listed} == {"PREFIXED"}
     assert acl_command(broker, "list", "--topic", "in-7", "--covering", *eve, "--operation", "READ") == 0
     assert "in-" in capsys.readouterr().out
     asked = (*eve, "--host", "10.0.0.7", "--topic", "in-7", "--operation")
@@ -494,6 +496,6 @@ def test_brokers_follow_each_other_without_any_acl(tmp_path: Path) -> None:
         )
         assert codes(both[0].ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 7)) == {0}
         wait_until(
-            lambda: any(codes(one.ask(produce(9)(TOPIC, b""), 9)) == {0} for one in both),
+            lambda: any(codes(broker.ask(produce(9)(TOPIC, b""), 9)) == {0} for broker in both),
             "a record on both brokers",
         )

@@ -69,11 +69,11 @@ def _topic_codes(answer: Any) -> list[int]:
 
 
 def _result_codes(answer: Any) -> list[int]:
-    return [one.error_code for one in answer.results]
+    return [result.error_code for result in answer.results]
 
 
 def _response_codes(answer: Any) -> list[int]:
-    return [one.error_code for one in answer.responses]
+    return [response.error_code for response in answer.responses]
 
 
 def _partition_codes(answer: Any) -> list[int]:

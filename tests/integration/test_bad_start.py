@@ -56,9 +56,9 @@ def refusal(node: Node, *overrides: str, before: tuple[str, ...] = ()) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as client:
+        client.bind(("127.0.0.1", 0))
+        port: int = client.getsockname()[1]
         return port
 
 
@@ -204,7 +204,7 @@ def test_a_disk_that_fills_up(tmp_path: Path) -> None:
             cluster.wait_until_in_sync("elsewhere")
         assert load.failed == []
         load.check(read_all(cluster.bootstrap, "elsewhere"))
-        found = {one.place.offset: one.value[:8] for one in read_all(cluster.bootstrap, "filling")}
+        found = {record.place.offset: record.value[:8] for record in read_all(cluster.bootstrap, "filling")}
         assert acknowledged.items() <= found.items()
         for topic in topics:
             wait_identical_replicas(cluster, topic, 1)
@@ -219,11 +219,11 @@ def fill(port: int) -> tuple[dict[int, bytes], tuple[ErrorCode, int, str]]:
     try:
         for n in range(60):
             mark = b"%08d" % n
-            told = producer.ask(mark + os.urandom(900_000))
-            if told[0] != ErrorCode.NONE:
+            answer = producer.ask(mark + os.urandom(900_000))
+            if answer[0] != ErrorCode.NONE:
                 assert producer.ask(os.urandom(900_000))[0] != ErrorCode.NONE, "nothing has made room"
-                return acknowledged, told
-            acknowledged[told[1]] = mark
+                return acknowledged, answer
+            acknowledged[answer[1]] = mark
     finally:
         producer.close()
     pytest.fail("the disk never filled up")

@@ -62,7 +62,7 @@ def test_a_broker_that_was_away_during_50_megabytes(tmp_path: Path) -> None:
         away.restart()
         for topic in ("big", "reborn"):
             wait_identical_replicas(cluster, topic, 1)
-        assert [one.value for one in read_all(cluster.bootstrap, "reborn")] == [
+        assert [record.value for record in read_all(cluster.bootstrap, "reborn")] == [
             b"new %d" % n for n in range(20)
         ]
         for broker in cluster.brokers:

@@ -222,7 +222,7 @@ def test_the_cluster(ottla: Run, name: str, tmp_path: Path) -> None:
     assert ottla("cluster", "reassign", "--list") == "TOPIC\tPARTITION\tREPLICAS\tADDING\tREMOVING\n"
     (described,) = ottla("topic", "describe", name, "-o", "json")
     assert described["partitions"][0]["replicas"] == [home, away]
-    assert not [key for key, one in described["configs"].items() if "throttled" in key and one["value"]]
+    assert not [key for key, config in described["configs"].items() if "throttled" in key and config["value"]]
     wait_until(lambda: ottla("cluster", "elect", "--topic", f"{name}:0") and True, "an election")
     (described,) = ottla("topic", "describe", name, "-o", "json")
     assert described["partitions"][0]["leader"] == home

@@ -119,7 +119,7 @@ def test_a_lag_that_is_not_known_is_marked(ottla: Run) -> None:
     assert "t\t2\t2+" in ottla("group", "describe", "g", "-l")
     (described,) = json.loads(ottla("group", "describe", "g", "-o", "json"))
     assert (described["total_lag"], described["partitions_of_unknown_lag"]) == (2, 1)
-    assert [one["lag"] for one in described["partitions"]] == [2, None]
+    assert [partition["lag"] for partition in described["partitions"]] == [2, None]
 
 
 def test_a_size_that_is_not_known_is_marked(ottla: Run) -> None:

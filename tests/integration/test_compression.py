@@ -69,6 +69,6 @@ def test_every_codec_is_written_and_read(
     for codec, producer in producers.items():
         assert len(producer.acknowledged) == COUNT, producer.said
         assert {codecs[place] for place, _ in producer.acknowledged} == {codec}
-    assert {one.place for one in consumer.read} == codecs.keys()
-    numbers = sorted(number_of(one.value) for one in consumer.read)
+    assert {record.place for record in consumer.read} == codecs.keys()
+    numbers = sorted(number_of(record.value) for record in consumer.read)
     assert numbers == sorted([*range(COUNT)] * len(CODECS))

@@ -233,7 +233,7 @@ def test_every_stock_client_takes_part_in_a_consumer_group(
         newer.subscribe([topic])
 
         def everybody_has_a_part() -> bool:
-            parts = [{index for _, index in owned(newer)}, *(one.assigned for one in older.values())]
+            parts = [{index for _, index in owned(newer)}, *(member.assigned for member in older.values())]
             return all(parts) and sum(map(len, parts)) == len(set().union(*parts)) == 10
 
         settle([newer], everybody_has_a_part, "all share", 40)

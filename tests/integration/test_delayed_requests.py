@@ -45,7 +45,7 @@ def client(proxy: DelayingProxy, name: str) -> Iterator[TransactionalClient]:
 
 def committed(client: TransactionalClient, topic: str) -> list[bytes]:
     """Return the committed values in the order of partitions."""
-    return [one.value for one in sorted(client.read(topic, committed=True))]
+    return [record.value for record in sorted(client.read(topic, committed=True))]
 
 
 def ongoing(bootstrap: str) -> set[str]:
@@ -53,7 +53,10 @@ def ongoing(bootstrap: str) -> set[str]:
 
     async def ask() -> set[str]:
         async with Admin(bootstrap_servers=bootstrap.split(",")) as admin:
-            return {one.transactional_id for one in await admin.list_transactions(states=["Ongoing"])}
+            return {
+                transaction.transactional_id
+                for transaction in await admin.list_transactions(states=["Ongoing"])
+            }
 
     return asyncio.run(ask())
 

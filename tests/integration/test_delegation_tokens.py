@@ -97,7 +97,7 @@ async def known_everywhere(cluster: LocalCluster, token: DelegationToken) -> Non
                     connection = await admin.session.cluster.any_connection()
                     assert connection is not None
                     found = await admin.describe_delegation_tokens()
-                if token.token_id in {one.token_id for one in found}:
+                if token.token_id in {known.token_id for known in found}:
                     break
 
 
@@ -203,7 +203,7 @@ async def test_a_token_that_is_removed_takes_its_connections_along(cluster: Loca
         async with admin_of(cluster, "eve") as eve:
             await eve.expire_delegation_token(token.hmac)
         async with asyncio.timeout(60):
-            while any(one.lost is None for one in connections):
+            while any(connection.lost is None for connection in connections):
                 await asyncio.sleep(0.01)
         with pytest.raises(AuthenticationFailed):
             await producer.send_and_wait(topic, b"", partition=0)
@@ -250,7 +250,7 @@ async def test_a_session_lives_as_long_as_a_token_that_is_renewed(cluster: Local
             while time.time() * 1000 < first_end + 500:
                 await producer.send_and_wait(topic, b"")
                 await asyncio.sleep(PAUSE_S)
-            assert all(one.lost is None for one in connections)
+            assert all(connection.lost is None for connection in connections)
 
 
 async def test_who_sees_and_changes_which_tokens(cluster: LocalCluster) -> None:
@@ -273,11 +273,13 @@ async def test_who_sees_and_changes_which_tokens(cluster: LocalCluster) -> None:
         assert (token.owner, token.requester) == ("User:carl", "User:eve")
         assert token.expires_at_ms == token.ends_at_ms == token.issued_at_ms + 60_000
         assert token.hmac.hex() not in repr(token)
-        seen = {one.token_id: one for one in await bob.describe_delegation_tokens()}
+        seen = {known.token_id: known for known in await bob.describe_delegation_tokens()}
         assert seen[token.token_id] == token
-        assert token.token_id in {one.token_id for one in await eve.describe_delegation_tokens(["User:bob"])}
+        assert token.token_id in {
+            known.token_id for known in await eve.describe_delegation_tokens(["User:bob"])
+        }
         assert token.token_id not in {
-            one.token_id for one in await eve.describe_delegation_tokens(["User:ann"])
+            known.token_id for known in await eve.describe_delegation_tokens(["User:ann"])
         }
         assert await eve.describe_delegation_tokens([]) == []
         mismatch = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
@@ -375,7 +377,9 @@ async def test_kafkas_own_tools(cluster: LocalCluster, tmp_path: Path) -> None:
         line = next(line for line in said.splitlines() if "User:bob" in line and "User:eve" in line)
         token_id, secret = line.split()[:2]
         async with admin_of(cluster, "bob") as bob:
-            (token,) = [one for one in await bob.describe_delegation_tokens() if one.token_id == token_id]
+            (token,) = [
+                known for known in await bob.describe_delegation_tokens() if known.token_id == token_id
+            ]
             assert token.password == secret
             await known_everywhere(cluster, token)
             await bob.create_topics([NewTopic(topic, 1)])

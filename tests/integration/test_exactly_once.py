@@ -60,7 +60,7 @@ def test_each_record_is_copied_once_wherever_the_worker_dies(
     done = work(name, bootstrap, source, target)
     assert done.returncode == 0, done.stderr
     copied = Confluent(bootstrap).read(target, committed=True)
-    assert sorted(one.value for one in copied) == sorted(expected)
+    assert sorted(record.value for record in copied) == sorted(expected)
 
 
 @java.needs_java
@@ -102,4 +102,4 @@ def test_kafkas_own_copier_is_killed_and_goes_on(bootstrap: str, admin: AdminCli
     second = subprocess.run(copier, capture_output=True, text=True, timeout=120, check=False)
     assert second.returncode == 0, second.stdout + second.stderr
     copied = Confluent(bootstrap).read(target, committed=True)
-    assert [one.value for one in copied] == [one.value for one in written]
+    assert [record.value for record in copied] == [record.value for record in written]

@@ -48,9 +48,9 @@ async def mirrored_and_promoted(source: RunningCluster, target: RunningCluster, 
         await operator.promote_mirror(topic)
 
 
-async def assert_equal(one: RunningCluster, other: RunningCluster, topic: str) -> None:
+async def assert_equal(first: RunningCluster, other: RunningCluster, topic: str) -> None:
     for isolation in ("read_uncommitted", "read_committed"):
-        theirs, ours = [await records_of(cluster.bootstrap, topic, isolation) for cluster in (one, other)]
+        theirs, ours = [await records_of(cluster.bootstrap, topic, isolation) for cluster in (first, other)]
         assert ours == theirs
 
 
@@ -107,27 +107,29 @@ async def test_a_cluster_that_comes_back_under_load_becomes_the_copy_and_takes_o
         await asyncio.to_thread(node.restart)
     await asyncio.to_thread(first.wait_until_in_sync, "round")
     async with Admin(bootstrap_servers=first.bootstrap) as operator:
-        told = await operator.failback_mirror(
+        failback = await operator.failback_mirror(
             "back", source=second.bootstrap, topics="round", validate_only=True
         )
-        assert told.lost >= 60
-        (topic,) = told.topics
-        assert {one.partition for one in topic.partitions} == {0, 1, 2}
-        for one in topic.partitions:
+        assert failback.lost >= 60
+        (topic,) = failback.topics
+        assert {partition.partition for partition in topic.partitions} == {0, 1, 2}
+        for partition in topic.partitions:
             # The promotion at the second cluster begins with aborts: these are after the common offset.
-            assert one.common_offset <= promoted[one.partition]
-            assert one.lost == one.log_end_offset - one.common_offset
+            assert partition.common_offset <= promoted[partition.partition]
+            assert partition.lost == partition.log_end_offset - partition.common_offset
         with pytest.raises(KafkaError) as refusal:
             await operator.failback_mirror("back", source=second.bootstrap, topics="round")
         assert refusal.value.code is ErrorCode.POLICY_VIOLATION
-        assert f"{told.lost:,} records" in refusal.value.message
-        for one in topic.partitions:
-            assert (f"round-{one.partition} {one.lost} (" in refusal.value.message) == (one.lost > 0)
+        assert f"{failback.lost:,} records" in refusal.value.message
+        for partition in topic.partitions:
+            assert (f"round-{partition.partition} {partition.lost} (" in refusal.value.message) == (
+                partition.lost > 0
+            )
         assert await operator.describe_mirrors() == []
         done = await operator.failback_mirror(
             "back", source=second.bootstrap, topics="round", groups="round.*", discard=True
         )
-        assert done.lost == told.lost
+        assert done.lost == failback.lost
         with pytest.raises(KafkaError, match="ottla mirror status back") as again:  # as after a lost answer
             await operator.failback_mirror("back", source=second.bootstrap, topics="round", discard=True)
         assert again.value.code is ErrorCode.DUPLICATE_RESOURCE
@@ -148,8 +150,8 @@ async def test_a_cluster_that_comes_back_under_load_becomes_the_copy_and_takes_o
         await operator.promote_mirror("back")
     await write(first.bootstrap, "round", 30, "at the first again")
     async with Admin(bootstrap_servers=second.bootstrap) as operator:
-        told = await operator.failback_mirror("forth", source=first.bootstrap, topics="round")
-        assert told.lost == 0
+        failback = await operator.failback_mirror("forth", source=first.bootstrap, topics="round")
+        assert failback.lost == 0
         await until(lambda: is_level(first.bootstrap, second.bootstrap, "round"), "the copy of the first")
     await assert_equal(first, second, "round")
     values = [record[3] for some in (await records_of(second.bootstrap, "round")).values() for record in some]
@@ -172,8 +174,8 @@ async def test_a_transaction_that_is_open_where_the_copy_begins_is_over(
                 await mirrored_and_promoted(first, second, "open")
                 await write(second.bootstrap, "open", 10, "later", partition=0)
                 async with Admin(bootstrap_servers=first.bootstrap) as operator:
-                    told = await operator.failback_mirror("open", source=second.bootstrap, topics="open")
-                    assert told.lost == 0
+                    failback = await operator.failback_mirror("open", source=second.bootstrap, topics="open")
+                    assert failback.lost == 0
                     await until(lambda: is_level(second.bootstrap, first.bootstrap, "open"), "the copy")
     await assert_equal(second, first, "open")
     committed = await records_of(first.bootstrap, "open", "read_committed")
@@ -191,7 +193,7 @@ async def test_a_transaction_that_is_open_where_the_copy_begins_is_over(
         producer.transaction(),
     ):
         await producer.send("beside", b"the next one")
-    assert [one[3] for one in (await records_of(first.bootstrap, "beside", "read_committed"))[0]] == [
+    assert [record[3] for record in (await records_of(first.bootstrap, "beside", "read_committed"))[0]] == [
         b"the next one"
     ]
 
@@ -218,11 +220,11 @@ async def test_what_cannot_become_a_copy_is_refused_by_name(
             "named.other": "never was a copy",
             "named.still": "still the copy of its mirror 'still'",
         }
-        told = await here.failback_mirror(
+        failback = await here.failback_mirror(
             "named", source=second.bootstrap, topics=r"named\..*", validate_only=True
         )
-        assert {topic.name for topic in told.topics} == set(reasons)
-        for topic in told.topics:
+        assert {topic.name for topic in failback.topics} == set(reasons)
+        for topic in failback.topics:
             assert reasons[topic.name] in str(topic.refusal)
         with pytest.raises(KafkaError, match="never was a copy"):
             await here.failback_mirror("named", source=second.bootstrap, topics=r"named\..*", discard=True)
@@ -242,17 +244,17 @@ async def test_records_that_the_first_has_lost_come_from_the_second(
         rules = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         await admin.create_topics([NewTopic("unclean", assignments={0: [1, 2]}, configs=rules)])
     await write(first.bootstrap, "unclean", 20, "both")
-    one, two = first.broker(1), first.broker(2)
+    leader, two = first.broker(1), first.broker(2)
     two.kill9()
     await asyncio.to_thread(wait_until, lambda: first.leader("unclean", 0) == 1, "broker 1 leads")
     await write(first.bootstrap, "unclean", 10, "broker 1")
     await mirrored_and_promoted(first, second, "unclean")
     await write(second.bootstrap, "unclean", 5, "promoted")
-    one.kill9()
+    leader.kill9()
     await asyncio.to_thread(two.restart)
     await asyncio.to_thread(wait_until, lambda: first.leader("unclean", 0) == 2, "broker 2 leads")
     await write(first.bootstrap, "unclean", 7, "broker 2")
-    await asyncio.to_thread(one.restart)
+    await asyncio.to_thread(leader.restart)
     await asyncio.to_thread(first.wait_until_in_sync, "unclean")
     async with Admin(bootstrap_servers=first.bootstrap) as operator:
         with pytest.raises(KafkaError, match=r"7 records .*unclean-0 7 \(offsets 20 to 26\)"):
@@ -273,13 +275,13 @@ async def test_what_is_written_after_the_count_stays_until_a_person_decides(
         count = operator._describe_logs
 
         async def and_then_somebody_writes(topics: str) -> object:
-            told = await count(topics)
+            counted = await count(topics)
             await write(first.bootstrap, "raced", 3, "late")
-            return told
+            return counted
 
         monkeypatch.setattr(operator, "_describe_logs", and_then_somebody_writes)
-        told = await operator.failback_mirror("raced", source=second.bootstrap, topics="raced")
-        assert told.lost == 0
+        failback = await operator.failback_mirror("raced", source=second.bootstrap, topics="raced")
+        assert failback.lost == 0
         fault = await fault_of(operator, "raced", "raced")
         assert (fault.kind, fault.first, fault.end) == (FaultKind.DIVERGED, 20, 23)
         kept = (await records_of(first.bootstrap, "raced"))[0]

@@ -58,8 +58,8 @@ def write_abort_marker(peer: Peer, topic: str, who: Who) -> ErrorCode:
         producer_epoch=who.epoch,
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
     )
-    told = peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, 20)
-    return ErrorCode(told.markers[0].topics[0].partitions[0].error_code)
+    answer = peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, 20)
+    return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
 
 def test_only_who_has_the_cluster_secret_writes_markers(cluster: RunningCluster, tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_only_who_has_the_cluster_secret_writes_markers(cluster: RunningCluster,
 
 def topic_id(port: int) -> bytes:
     with closing(Peer(port)) as peer:
-        told = peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
-    found: bytes = told.topics[0].topic_id
+        answer = peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
+    found: bytes = answer.topics[0].topic_id
     return found
 
 
@@ -107,8 +107,8 @@ def produce(port: int, value: bytes, timeout_ms: int) -> ErrorCode:
     records = encode_batch([(None, value, int(time.time() * 1000))])
     data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
     with closing(Peer(port)) as peer:
-        told = peer.ask(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[data]), 9, 20)
-    return ErrorCode(told.responses[0].partition_responses[0].error_code)
+        answer = peer.ask(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[data]), 9, 20)
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
 def fetch(peer: Peer, topic: bytes, replica_id: int, offset: int) -> PartitionData:
@@ -121,9 +121,9 @@ def fetch(peer: Peer, topic: bytes, replica_id: int, offset: int) -> PartitionDa
         topics=[FetchTopic(topic_id=topic, partitions=[wanted])],
         replica_state=ReplicaState(replica_id=replica_id, replica_epoch=INVENTED_EPOCH),
     )
-    told = peer.ask(message, 17)
-    assert told.error_code == ErrorCode.NONE
-    (part,) = told.responses[0].partitions
+    answer = peer.ask(message, 17)
+    assert answer.error_code == ErrorCode.NONE
+    (part,) = answer.responses[0].partitions
     assert isinstance(part, PartitionData)
     return part
 

@@ -52,7 +52,7 @@ def test_a_killed_broker_is_listed_for_a_while_and_leads_and_coordinates_nothing
             assert partition.offline_replicas == [victim.id]
         assert victim.id not in coordinators(peer, GROUP) | coordinators(peer, TRANSACTION)
         described = peer.ask(DescribeClusterRequest(), 2)
-        assert {one.broker_id: one.is_fenced for one in described.brokers} == {
+        assert {broker.broker_id: broker.is_fenced for broker in described.brokers} == {
             broker_id: broker_id == victim.id for broker_id in everyone
         }
         assert asyncio.run(ask_all_brokers(cluster.bootstrap)) == everyone - {victim.id}
@@ -70,7 +70,7 @@ def coordinators(peer: Peer, kind: int) -> set[int]:
     """Return the coordinators of many groups or transactional ids."""
     names = [f"name-{number}" for number in range(50)]
     found = peer.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=names), 4, 30).coordinators
-    return {one.node_id for one in found}
+    return {coordinator.node_id for coordinator in found}
 
 
 async def describe(bootstrap: str) -> ClusterDescription:

@@ -34,13 +34,13 @@ def run(scenario: str, bootstrap: str, topic: str, *arguments: str) -> dict[str,
     argv = [franz(), scenario, bootstrap, topic, *arguments]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
 
 
 def test_what_is_written_with_any_codec_is_read_in_order(addresses: str, new_topic: str) -> None:
-    told = run("records", addresses, new_topic)
-    assert told["read"] == dict.fromkeys(("none", "gzip", "snappy", "lz4", "zstd"), 300)
+    report = run("records", addresses, new_topic)
+    assert report["read"] == dict.fromkeys(("none", "gzip", "snappy", "lz4", "zstd"), 300)
 
 
 @pytest.mark.parametrize(
@@ -50,22 +50,22 @@ def test_members_of_a_group_share_and_nothing_is_read_twice(
     addresses: str, admin: AdminClient, protocol: str, assignor: str
 ) -> None:
     topic = create(admin, 4)
-    told = run("group", addresses, topic, f"g-{uuid.uuid4().hex[:8]}", protocol)
-    assert told["described"] == ["Stable", assignor, 2]
+    report = run("group", addresses, topic, f"g-{uuid.uuid4().hex[:8]}", protocol)
+    assert report["described"] == ["Stable", assignor, 2]
     # Both are cooperative: the first member gave back only what the second one got.
-    assert sorted(told["revoked"]) == told["second"]
-    assert sorted(told["first"] + told["second"]) == [0, 1, 2, 3]
-    assert (told["read"], told["repeated"], told["lag"]) == (told["sent"], 0, 0)
-    assert told["committed"] == {str(partition): told["sent"] // 4 for partition in range(4)}
+    assert sorted(report["revoked"]) == report["second"]
+    assert sorted(report["first"] + report["second"]) == [0, 1, 2, 3]
+    assert (report["read"], report["repeated"], report["lag"]) == (report["sent"], 0, 0)
+    assert report["committed"] == {str(partition): report["sent"] // 4 for partition in range(4)}
 
 
 def test_the_admin_client_finds_its_way(addresses: str) -> None:
-    told = run("admin", addresses, f"t{uuid.uuid4().hex[:10]}")
-    brokers = told.pop("brokers")
+    report = run("admin", addresses, f"t{uuid.uuid4().hex[:10]}")
+    brokers = report.pop("brokers")
     assert len(brokers) == 3
-    assert told.pop("broker_configs") > 50
+    assert report.pop("broker_configs") > 50
     errors = {
-        key: told.pop(key).partition(":")[0]
+        key: report.pop(key).partition(":")[0]
         for key in ("created_again", "refused", "cancelled", "elected_again", "deleted_again")
     }
     assert errors == {
@@ -75,7 +75,7 @@ def test_the_admin_client_finds_its_way(addresses: str) -> None:
         "elected_again": "ELECTION_NOT_NEEDED",
         "deleted_again": "GROUP_ID_NOT_FOUND",
     }
-    assert told == {
+    assert report == {
         "created": [2, 2, True],
         "configs": {"max.message.bytes": "500000", "cleanup.policy": "delete,compact"},
         "replaced": {"retention.ms": "1000000"},
@@ -110,10 +110,10 @@ class Load:
 
     def last(self) -> dict[str, Any]:
         lines = self._out.read_text().rpartition("\n")[0].splitlines()
-        told: dict[str, Any] = (
+        report: dict[str, Any] = (
             json.loads(lines[-1]) if lines else {"acknowledged": 0, "read": 0, "failed": []}
         )
-        return told
+        return report
 
     def wait(self, what: str, more: int) -> None:
         goal = self.last()[what] + more
@@ -143,10 +143,10 @@ def test_nobody_notices_when_all_brokers_and_quorum_nodes_restart(tmp_path: Path
                 else:
                     cluster.wait_until_quorum_agrees()
             load.wait("read", 100)
-            told = load.stop()
+            report = load.stop()
         finally:
             load.process.kill()
             load.process.wait()
-        assert told["failed"] == []
-        assert told["read"] >= told["acknowledged"] > 700
+        assert report["failed"] == []
+        assert report["read"] >= report["acknowledged"] > 700
         wait_identical_replicas(cluster, "rolled", 4)

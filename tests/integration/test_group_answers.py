@@ -245,9 +245,9 @@ def test_the_classic_protocol_in_a_consumer_group(
 
     assert join(kind="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert join(names=()).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    told = join()
-    assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    joined = join(told.member_id)
+    refused = join()
+    assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined = join(refused.member_id)
     assert (joined.error_code, joined.protocol_name, joined.leader, joined.members) == (0, "range", "", [])
 
     def sync(member: str, generation: int, protocol: str = "range") -> ErrorCode:

@@ -61,41 +61,44 @@ def crashes(
             return stack.enter_context(clients[name].consumer(bootstrap, topics[name], f"crashes-{name}"))
 
         groups = {name: Crash(member(name), member(name)) for name in clients}
-        for one in groups.values():
-            one.go_on(
+        for crash in groups.values():
+            crash.go_on(
                 "partitions are shared",
-                lambda one=one: (
-                    one.survivor.assigned
-                    and one.crashed.assigned
-                    and one.survivor.assigned | one.crashed.assigned == PARTITIONS
-                    and not one.survivor.assigned & one.crashed.assigned
+                lambda crash=crash: (
+                    crash.survivor.assigned
+                    and crash.crashed.assigned
+                    and crash.survivor.assigned | crash.crashed.assigned == PARTITIONS
+                    and not crash.survivor.assigned & crash.crashed.assigned
                 ),
             )
-        for name, one in groups.items():
+        for name, crash in groups.items():
             write(bootstrap, topics[name], range(COUNT))
-            one.go_on(
+            crash.go_on(
                 "both read",
-                lambda one=one: len(numbers_read(one.survivor) | numbers_read(one.crashed)) == COUNT,
+                lambda crash=crash: len(numbers_read(crash.survivor) | numbers_read(crash.crashed)) == COUNT,
             )
-        for name, one in groups.items():
-            one.crashed.kill9()
+        for name, crash in groups.items():
+            crash.crashed.kill9()
             write(bootstrap, topics[name], range(COUNT, 2 * COUNT))
-        for one in groups.values():
-            one.go_on("the crashed member's partitions", lambda one=one: one.survivor.assigned == PARTITIONS)
-            one.go_on(
-                "its records", lambda one=one: numbers_read(one.survivor) >= set(range(COUNT, 2 * COUNT))
+        for crash in groups.values():
+            crash.go_on(
+                "the crashed member's partitions", lambda crash=crash: crash.survivor.assigned == PARTITIONS
+            )
+            crash.go_on(
+                "its records",
+                lambda crash=crash: numbers_read(crash.survivor) >= set(range(COUNT, 2 * COUNT)),
             )
         yield groups
 
 
 def numbers_read(process: Process) -> set[int]:
-    return {number_of(one.value) for one in process.read}
+    return {number_of(record.value) for record in process.read}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_partitions_of_a_crashed_member_are_taken_over(crashes: dict[str, Crash], name: str) -> None:
     crash = crashes[name]
     assert not crash.went_wrong, crash.went_wrong
-    assert {one.place.partition for one in crash.crashed.read} < PARTITIONS
+    assert {record.place.partition for record in crash.crashed.read} < PARTITIONS
     everything = numbers_read(crash.survivor) | numbers_read(crash.crashed)
     assert everything == set(range(2 * COUNT))

@@ -181,7 +181,7 @@ def test_config_check_tries_the_key(realm: Kdc, tmp_path: Path) -> None:
     assert checked["broker"]["listeners"][0]["mechanisms"] == [
         {"name": "GSSAPI", "users": f"those of Kerberos, by the key of {SERVICE}"}
     ]
-    assert any("others may read" in one and "keytab" in one for one in checked["broker"]["remarks"])
+    assert any("others may read" in remark and "keytab" in remark for remark in checked["broker"]["remarks"])
     assert not checked["missing"]["starts"]
     assert "missing.keytab cannot be used" in checked["missing"]["problem"]
 

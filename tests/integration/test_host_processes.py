@@ -78,11 +78,11 @@ class Host:
     def ask(self, path: str) -> str:
         """Return an answer of the common page; empty without an answer."""
         try:
-            with socket.socket(socket.AF_UNIX) as one:
-                one.settimeout(WAIT_S)
-                one.connect(str(self.page))
-                one.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-                return b"".join(iter(lambda: one.recv(1 << 16), b"")).decode()
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(WAIT_S)
+                client.connect(str(self.page))
+                client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+                return b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
         except OSError:
             return ""
 
@@ -111,7 +111,7 @@ def replicas_of_new_topic(bootstrap: str, name: str, partitions: int) -> list[se
         async with Admin(bootstrap_servers=bootstrap) as admin:
             await admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=2)])
             (topic,) = await admin.describe_topics([name])
-            return [set(one.replicas) for one in topic.partitions.values()]
+            return [set(partition.replicas) for partition in topic.partitions.values()]
 
     return asyncio.run(make())
 
@@ -147,7 +147,7 @@ def test_brokers_of_one_host_are_apart_are_watched_and_stop_in_good_order(
         assert supervisor.wait(WAIT_S) == 0
         assert not list(own.glob("host.pid*"))
         wait_until(
-            lambda: {one.id for one in described(cluster.bootstrap).brokers} == {1},
+            lambda: {broker.id for broker in described(cluster.bootstrap).brokers} == {1},
             "both to be gone",
             WAIT_S,
         )

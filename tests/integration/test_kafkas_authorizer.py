@@ -23,7 +23,9 @@ CASES = 400
 PRINCIPALS = ["User:ann", "User:bob", "User:*"]
 HOSTS = ["*", "10.0.0.1", "10.0.0.2"]
 NAMES = ["a", "ab", "abc", "b", "ba", "hardcode", "*"]
-OPERATIONS = [one for one in AclOperation if AclOperation.ALL < one < AclOperation.TWO_PHASE_COMMIT]
+OPERATIONS = [
+    operation for operation in AclOperation if AclOperation.ALL < operation < AclOperation.TWO_PHASE_COMMIT
+]
 # Kafka does not answer for others.
 OPERATIONS_ON_SOME = [AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALTER]
 
@@ -60,7 +62,7 @@ def case(chance: random.Random) -> Iterator[tuple[str, bool | None]]:
             yield line, grants.allows_for_some(operation, kind)
         else:
             operation = chance.choice(OPERATIONS)
-            name = chance.choice([*(one for one in NAMES if one != "*"), "zz"])
+            name = chance.choice([*(known for known in NAMES if known != "*"), "zz"])
             line = f"ask\t{int(kind)}\t{name}\t{int(operation)}\t{principal}\t{host}"
             yield line, bool(grants.mask(kind, name) >> operation & 1)
 

@@ -60,7 +60,9 @@ def is_stricter(rule: str, principal: str, mine: str, answer: str) -> bool:
     empty name.
     """
     if mine == "rule":
-        return answer == "none" or (answer != "rule" and any(f"/${one}/" in rule for one in ("", "1", "2")))
+        return answer == "none" or (
+            answer != "rule" and any(f"/${place}/" in rule for place in ("", "1", "2"))
+        )
     return (mine, answer) == ("none", "name ")
 
 
@@ -79,7 +81,7 @@ def test_kafka_makes_the_same_names() -> None:
     theirs = done.stdout.splitlines()
     assert len(theirs) == len(cases)
     both = [(*case, ours(*case), answer) for case, answer in zip(cases, theirs, strict=True)]
-    assert not [one for one in both if one[2] != one[3] and not is_stricter(*one)]
+    assert not [row for row in both if row[2] != row[3] and not is_stricter(*row)]
     named = sum(mine == answer and mine.startswith("name") for _, _, mine, answer in both)
     assert named > CASES / 20
     assert {mine.split()[0] for _, _, mine, _ in both} == {"name", "none", "rule"}

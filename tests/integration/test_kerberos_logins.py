@@ -85,8 +85,8 @@ def asking(login: KerberosLogin) -> Ask:
     return ask
 
 
-async def logged_in(one: KerberosClientLogin, login: KerberosLogin, host: str = HOST) -> LoggedIn:
-    await (await one.prepare(host))(asking(login))
+async def logged_in(client_login: KerberosClientLogin, login: KerberosLogin, host: str = HOST) -> LoggedIn:
+    await (await client_login.prepare(host))(asking(login))
     assert login.outcome is not None
     return login.outcome
 
@@ -94,9 +94,9 @@ async def logged_in(one: KerberosClientLogin, login: KerberosLogin, host: str = 
 async def test_a_keytab_lets_in_for_as_long_as_its_ticket(
     realm: Kdc, login: Callable[[], KerberosLogin]
 ) -> None:
-    one = client(realm)
+    client_login = client(realm)
     for _ in range(2):
-        outcome = await logged_in(one, login())
+        outcome = await logged_in(client_login, login())
         assert outcome.user == "ann"
         assert outcome.expires_at_ms is not None
         # The library adds the five minutes that clocks may differ.
@@ -110,8 +110,8 @@ async def test_a_principal_of_two_components(realm: Kdc, login: Callable[[], Ker
 async def test_a_ticket_of_the_user_lets_in_and_the_domain_name_says_for_which_broker(
     realm: Kdc, login: Callable[[], KerberosLogin], tickets: Callable[[Path], KerberosClientLogin]
 ) -> None:
-    one = tickets(realm.ticket("ann"))
-    assert (await logged_in(one, login())).user == "ann"
+    client_login = tickets(realm.ticket("ann"))
+    assert (await logged_in(client_login, login())).user == "ann"
     named = KerberosClientLogin("kafka", HOST, None, None)
     assert (await logged_in(named, login(), "10.0.0.1")).user == "ann"
 
@@ -130,12 +130,12 @@ async def test_a_keytab_that_was_replaced_counts(
 async def test_a_client_with_a_keytab_gets_a_new_ticket_after_a_refusal(
     realm: Kdc, login: Callable[[], KerberosLogin]
 ) -> None:
-    one = client(realm)
-    await logged_in(one, login())
+    client_login = client(realm)
+    await logged_in(client_login, login())
     realm.keytab("broker", SERVICE)
     with pytest.raises(LoginRefused, match="Cannot find key"):
-        await logged_in(one, login())
-    assert (await logged_in(one, login())).user == "ann"
+        await logged_in(client_login, login())
+    assert (await logged_in(client_login, login())).user == "ann"
 
 
 async def test_a_client_with_a_keytab_gets_a_new_ticket_once_the_old_has_ended(
@@ -143,22 +143,22 @@ async def test_a_client_with_a_keytab_gets_a_new_ticket_once_the_old_has_ended(
 ) -> None:
     realm.add("brief", life="2 seconds")
     realm.keytab("brief", "brief")
-    one = client(realm, "brief")
+    client_login = client(realm, "brief")
     began = time.monotonic()
     while time.monotonic() - began < 3.5:
-        assert (await logged_in(one, login())).user == "brief"
+        assert (await logged_in(client_login, login())).user == "brief"
         await asyncio.sleep(0.1)
 
 
 async def test_without_its_keytab_a_broker_cannot_tell(
     realm: Kdc, login: Callable[[], KerberosLogin]
 ) -> None:
-    one, keytab = client(realm), realm.folder / "broker.keytab"
+    client_login, keytab = client(realm), realm.folder / "broker.keytab"
     aside = keytab.rename(realm.folder / "aside")
     with pytest.raises(LoginUndecided, match=r"broker\.keytab' not found"):
-        await logged_in(one, login())
+        await logged_in(client_login, login())
     aside.rename(keytab)
-    assert (await logged_in(one, login())).user == "ann"
+    assert (await logged_in(client_login, login())).user == "ann"
 
 
 async def test_without_a_place_for_what_it_has_seen_a_broker_cannot_tell(
@@ -199,12 +199,12 @@ async def test_tokens_with_wrong_bytes_are_refused(realm: Kdc, login: Callable[[
         changed = bytearray(token[: chance.choice([len(token), chance.randrange(1, len(token))])])
         for _ in range(chance.randrange(1, 4)):
             changed[chance.randrange(len(changed))] = chance.randrange(256)
-        one = login()
+        attempt = login()
         try:
-            await one.receive(bytes(changed))
+            await attempt.receive(bytes(changed))
         except (LoginRefused, LoginUndecided):
             pass
-        assert one.outcome is None
+        assert attempt.outcome is None
 
 
 async def test_a_token_counts_once(realm: Kdc, login: Callable[[], KerberosLogin]) -> None:
@@ -243,7 +243,7 @@ async def test_users_of_another_realm_need_a_rule(realm: Kdc) -> None:
     realm.trust()
     realm.add("ann", realm=OTHER_REALM)
     realm.keytab("stranger", "ann", realm=OTHER_REALM)
-    one = client(realm, "stranger", f"ann@{OTHER_REALM}")
+    client_login = client(realm, "stranger", f"ann@{OTHER_REALM}")
 
     def begin(rules: str) -> KerberosLogin:
         acceptor = KerberosAcceptor(settings(realm, rules=rules))
@@ -254,8 +254,10 @@ async def test_users_of_another_realm_need_a_rule(realm: Kdc) -> None:
         with pytest.raises(
             LoginRefused, match=rf"no rule applies to 'ann@OTHER\.TEST', .* realm is '{REALM}'"
         ):
-            await logged_in(one, begin("DEFAULT"))
-        outcome = await logged_in(one, begin("DEFAULT,RULE:[1:$1@$0](.*@OTHER.TEST)s/@.*/-of-other/"))
+            await logged_in(client_login, begin("DEFAULT"))
+        outcome = await logged_in(
+            client_login, begin("DEFAULT,RULE:[1:$1@$0](.*@OTHER.TEST)s/@.*/-of-other/")
+        )
     assert outcome.user == "ann-of-other"
 
 
@@ -283,18 +285,18 @@ async def test_who_has_no_ticket_or_an_old_one_is_told_to_get_one(
 ) -> None:
     with pytest.raises(ClientLoginRefused, match=r"No Kerberos credentials .*`kinit NAME@REALM`"):
         await (await tickets(realm.folder / "none").prepare(HOST))(nobody)
-    one = tickets(realm.ticket("ann", "-l", "1s"))
+    client_login = tickets(realm.ticket("ann", "-l", "1s"))
     deadline = time.monotonic() + 60
-    while (told := await _told(one)) is None:
+    while (reason := await _told(client_login)) is None:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.2)
-    assert "Ticket expired; get a ticket by `kinit" in told
+    assert "Ticket expired; get a ticket by `kinit" in reason
 
 
-async def _told(one: KerberosClientLogin) -> str | None:
+async def _told(client_login: KerberosClientLogin) -> str | None:
     """Return the reason why the login fails; None if it succeeds."""
     try:
-        await (await one.prepare(HOST))(_ends)
+        await (await client_login.prepare(HOST))(_ends)
     except ConnectionAbortedError:
         return None
     except ClientLoginRefused as error:
@@ -307,13 +309,13 @@ async def _ends(_: bytes) -> bytes:
 
 
 async def test_without_a_kdc_a_client_tries_again(realm: Kdc) -> None:
-    one = client(realm)
+    client_login = client(realm)
     realm.stop()
     with pytest.raises(ClientLoginUndecided, match="Cannot contact any KDC for realm"):
-        await (await one.prepare(HOST))(nobody)
+        await (await client_login.prepare(HOST))(nobody)
     realm.start()
     with pytest.raises(ConnectionAbortedError):
-        await (await one.prepare(HOST))(_ends)
+        await (await client_login.prepare(HOST))(_ends)
 
 
 @pytest.mark.parametrize(

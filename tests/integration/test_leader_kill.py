@@ -87,59 +87,65 @@ def survivals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Su
             producer = client.producer(cluster.bootstrap, topic, per_second=PER_SECOND)
             consumer = client.consumer(cluster.bootstrap, topic, group)
             running[name] = Survival(topic, stack.enter_context(producer), stack.enter_context(consumer))
-        for one in running.values():
-            one.go_on(
-                "acknowledgements", one.producer, lambda one=one: len(one.producer.acknowledged) > BEFORE
+        for survival in running.values():
+            survival.go_on(
+                "acknowledgements",
+                survival.producer,
+                lambda survival=survival: len(survival.producer.acknowledged) > BEFORE,
             )
-            one.go_on("records read", one.consumer, lambda one=one: one.consumer.read)
-        assert {cluster.leader(one.topic, 0) for one in running.values()} == {victim.id}
-        for one in running.values():
-            one.before = len(one.producer.acknowledged)
+            survival.go_on(
+                "records read", survival.consumer, lambda survival=survival: survival.consumer.read
+            )
+        assert {cluster.leader(survival.topic, 0) for survival in running.values()} == {victim.id}
+        for survival in running.values():
+            survival.before = len(survival.producer.acknowledged)
         victim.kill9()
-        for one in running.values():
-            one.go_on(
+        for survival in running.values():
+            survival.go_on(
                 "acknowledgements by the next leader",
-                one.producer,
-                lambda one=one: len(one.producer.acknowledged) > one.before + AFTER,
+                survival.producer,
+                lambda survival=survival: len(survival.producer.acknowledged) > survival.before + AFTER,
             )
         victim.restart()
-        for one in running.values():
-            one.producer.stop()
-            finish(cluster, one)
+        for survival in running.values():
+            survival.producer.stop()
+            finish(cluster, survival)
         yield running
 
 
-def finish(cluster: RunningCluster, one: Survival) -> None:
+def finish(cluster: RunningCluster, survival: Survival) -> None:
     """Read the stored records, and wait until the client's reader has read them, too."""
-    wait_identical_replicas(cluster, one.topic, 1)
-    one.stored = stored = read_all(cluster.bootstrap, one.topic)
+    wait_identical_replicas(cluster, survival.topic, 1)
+    survival.stored = stored = read_all(cluster.bootstrap, survival.topic)
     places = {record.place for record in stored}
-    one.go_on(
-        "all records read", one.consumer, lambda: {record.place for record in one.consumer.read} >= places
+    survival.go_on(
+        "all records read",
+        survival.consumer,
+        lambda: {record.place for record in survival.consumer.read} >= places,
     )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_was_acknowledged_is_there_once_and_in_order(survivals: dict[str, Survival], name: str) -> None:
-    one = survivals[name]
-    assert not one.went_wrong, one.went_wrong
-    assert one.producer.failures == []
-    assert one.stored is not None
-    assert [number_of(record.value) for record in one.stored] == list(range(len(one.stored)))
-    stored = {record.place: record.value for record in one.stored}
-    for place, value in one.producer.acknowledged:
+    survival = survivals[name]
+    assert not survival.went_wrong, survival.went_wrong
+    assert survival.producer.failures == []
+    assert survival.stored is not None
+    assert [number_of(record.value) for record in survival.stored] == list(range(len(survival.stored)))
+    stored = {record.place: record.value for record in survival.stored}
+    for place, value in survival.producer.acknowledged:
         assert stored[place] == (value if value is not None else stored[place])
-    acknowledged = [place for place, _ in one.producer.acknowledged]
+    acknowledged = [place for place, _ in survival.producer.acknowledged]
     assert acknowledged == sorted(set(acknowledged))
-    assert len(acknowledged) > one.before + AFTER
+    assert len(acknowledged) > survival.before + AFTER
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reader_goes_on_though_leader_and_coordinator_died(
     survivals: dict[str, Survival], name: str
 ) -> None:
-    one = survivals[name]
-    assert not one.went_wrong, one.went_wrong
-    assert one.stored is not None
-    stored = {record.place: record.value for record in one.stored}
-    assert {record.place: record.value for record in one.consumer.read} == stored
+    survival = survivals[name]
+    assert not survival.went_wrong, survival.went_wrong
+    assert survival.stored is not None
+    stored = {record.place: record.value for record in survival.stored}
+    assert {record.place: record.value for record in survival.consumer.read} == stored

@@ -95,9 +95,9 @@ def folders(cluster: RunningCluster, broker_id: int) -> dict[str, dict[str, Any]
             return list(client.describe_log_dirs(brokers=[broker_id]))
         return None
 
-    (told,) = wait_for(ask, f"broker {broker_id} to be known")
-    found = told.get("log_dirs") or told.get("results")
-    return {one["log_dir"]: one for one in found}
+    (answer,) = wait_for(ask, f"broker {broker_id} to be known")
+    found = answer.get("log_dirs") or answer.get("results")
+    return {folder["log_dir"]: folder for folder in found}
 
 
 def partitions_in(folder: dict[str, Any], topic: str, *, future: bool = False) -> set[int]:
@@ -161,10 +161,10 @@ def _fails_and_goes_on(
         assert cluster.broker(2).alive
         assert all(cluster.leader("t", index) == 2 for index in kept)
         assert all(cluster.leader("t", index) != 2 for index in lost)
-        told = folders(cluster, 2)
-        assert (told[bad]["error_code"], told[bad]["topics"]) == (STORAGE_ERROR, [])
-        assert (told[good]["error_code"], partitions_in(told[good], "t")) == (0, kept)
-        assert told[good]["total_bytes"] > told[good]["usable_bytes"] > 0
+        shown = folders(cluster, 2)
+        assert (shown[bad]["error_code"], shown[bad]["topics"]) == (STORAGE_ERROR, [])
+        assert (shown[good]["error_code"], partitions_in(shown[good], "t")) == (0, kept)
+        assert shown[good]["total_bytes"] > shown[good]["usable_bytes"] > 0
 
         # New replicas go to the working disk, and lead there.
         admin.create_topics([NewTopic("later", 1, replica_assignment=[[2, 1]])])["later"].result(30)
@@ -193,9 +193,9 @@ def _moves(cluster: RunningCluster, source: str, target: str) -> None:
     with Load(cluster.bootstrap, "later") as load:
         load.wait_acknowledged(1000)
         with asking(cluster) as client:
-            told = client.alter_replica_log_dirs({("later", 0, 2): "/nowhere", ("later", 0, 3): target})
+            answers = client.alter_replica_log_dirs({("later", 0, 2): "/nowhere", ("later", 0, 3): target})
             (answer,) = client.alter_replica_log_dirs({("later", 0, 2): target}).values()
-        assert sorted(error.__name__ for error in told.values()) == [
+        assert sorted(error.__name__ for error in answers.values()) == [
             "LogDirNotFoundError",
             "LogDirNotFoundError",
         ]
@@ -215,5 +215,5 @@ def _moves(cluster: RunningCluster, source: str, target: str) -> None:
             *("--bootstrap-server", cluster.bootstrap, "--describe", "--broker-list", "2"),
         )
         (described,) = json.loads(next(line for line in said.splitlines() if line.startswith("{")))["brokers"]
-        (there,) = [one for one in described["logDirs"] if one["logDir"] == target]
+        (there,) = [folder for folder in described["logDirs"] if folder["logDir"] == target]
         assert "later-0" in {partition["partition"] for partition in there["partitions"]}

@@ -23,7 +23,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 def outcome(cluster: RunningCluster, topic: str, value: bytes, **config: object) -> str | None:
     """Send one record without retries; the name of the error, None if it is acknowledged."""
-    told: list[KafkaError | None] = []
+    outcomes: list[KafkaError | None] = []
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -33,9 +33,9 @@ def outcome(cluster: RunningCluster, topic: str, value: bytes, **config: object)
             **config,
         }
     )
-    producer.produce(topic, value, partition=0, on_delivery=lambda error, _: told.append(error))
+    producer.produce(topic, value, partition=0, on_delivery=lambda error, _: outcomes.append(error))
     assert producer.flush(60) == 0
-    return None if told[0] is None else told[0].name()
+    return None if outcomes[0] is None else outcomes[0].name()
 
 
 def test_too_few_replicas_refuse_acks_all_and_serve_acks_1(cluster: RunningCluster) -> None:
@@ -50,7 +50,7 @@ def test_too_few_replicas_refuse_acks_all_and_serve_acks_1(cluster: RunningClust
     victim.restart()
     cluster.wait_until_in_sync("strict")
     assert outcome(cluster, "strict", b"2", acks="all") is None
-    assert [one.value for one in read_all(cluster.bootstrap, "strict")] == [b"0", b"1", b"2"]
+    assert [record.value for record in read_all(cluster.bootstrap, "strict")] == [b"0", b"1", b"2"]
     wait_identical_replicas(cluster, "strict", 1)
 
 
@@ -96,5 +96,5 @@ def test_when_the_whole_isr_is_dead(cluster: RunningCluster, unclean: bool) -> N
         expected = [b"both", b"only the leader"]
     last.restart()
     cluster.wait_until_in_sync(topic)
-    assert [one.value for one in read_all(cluster.bootstrap, topic)] == expected
+    assert [record.value for record in read_all(cluster.bootstrap, topic)] == expected
     wait_identical_replicas(cluster, topic, 1)

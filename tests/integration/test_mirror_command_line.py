@@ -73,7 +73,7 @@ def write(cluster: RunningCluster, count: int) -> list[int]:
     """Write this number of records to partition 0, and return their offsets."""
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         sent = [producer.send("orders", b"%d" % number, partition=0) for number in range(count)]
-        return [one.result(DEADLINE_S).offset for one in sent]
+        return [future.result(DEADLINE_S).offset for future in sent]
 
 
 def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluster, RunningCluster]) -> None:
@@ -93,7 +93,7 @@ def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluste
     (status,) = mirror(target, "status", "west")
     orders = topic_of(status)
     assert (status["phase"], status["lag"], orders["state"]) == ("active", 0, "copying")
-    assert [one["log_end_offset"] for one in orders["partitions"]] == [50, 0, 0]
+    assert [copy["log_end_offset"] for copy in orders["partitions"]] == [50, 0, 0]
     assert "is this cluster" in refusal(target, "create", "self", "--from", target.bootstrap)
 
     mirror(target, "pause", "west")
@@ -101,14 +101,14 @@ def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluste
     with Admin(bootstrap_servers=source.bootstrap) as admin:
         admin.delete_records({TopicPartition("orders", 0): 80})
     mirror(target, "resume", "west")
-    code, partition = until(target, lambda one: one["fault"] is not None)
+    code, partition = until(target, lambda copy: copy["fault"] is not None)
     fault = partition["fault"]
     assert (code, fault["kind"], fault["first"], fault["end"]) == (1, "gap", 50, 80)
     accepted = mirror(target, "resume", "west", "--accept-gap", "--topic", "orders")["accepted"]
-    assert [(one["topic"], one["partition"], one["first"], one["end"]) for one in accepted] == [
-        ("orders", 0, 50, 80)
-    ]
-    code, _ = until(target, lambda one: one["log_end_offset"] == 100 and one["lag"] == 0)
+    assert [
+        (stopped["topic"], stopped["partition"], stopped["first"], stopped["end"]) for stopped in accepted
+    ] == [("orders", 0, 50, 80)]
+    code, _ = until(target, lambda copy: copy["log_end_offset"] == 100 and copy["lag"] == 0)
     assert code == 0
     wait_until(
         lambda: mirror(target, "status", "west")[0]["lag"] == 0, "the source's records of every partition"
@@ -163,7 +163,7 @@ def test_an_audit_of_both_clusters_names_what_the_copy_lacks(
     mirror(target, "create", "audited", "--from", source.bootstrap, "--topics", "audited", "--wait")
     code, found = audit(source, target, "--topic", "audited")
     assert (code, found["verdict"]) == (0, "complete")
-    counts = [{tier: one["count"] for tier, one in row["tiers"].items()} for row in found["buckets"]]
+    counts = [{tier: count["count"] for tier, count in row["tiers"].items()} for row in found["buckets"]]
     assert counts == [{"log": 60, copied: 60}, {"log": 30, copied: 30}]
 
     mirror(target, "pause", "audited")

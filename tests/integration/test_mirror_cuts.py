@@ -64,8 +64,8 @@ async def write_one(producer: Producer, value: bytes, history: History, chance: 
     places = history.places[value] = chance.sample(PLACES, chance.randint(2, len(PLACES)))
     transaction = await producer.begin()
     sent = [await producer.send(topic, value, partition=index) for topic, index in places]
-    for place, told in zip(places, await asyncio.gather(*sent), strict=True):
-        history.offsets[place][told.offset] = value
+    for place, metadata in zip(places, await asyncio.gather(*sent), strict=True):
+        history.offsets[place][metadata.offset] = value
     if chance.randrange(10) < ABORTS_OF_TEN:
         await transaction.abort()
         history.aborted.add(value)
@@ -94,8 +94,10 @@ async def test_no_transaction_is_torn_where_the_source_dies_and_the_mirror_is_pr
     async with Admin(bootstrap_servers=target.bootstrap, request_timeout_ms=60_000) as operator:
         await operator.create_mirror("cut", source=source.bootstrap, topics=r"cut\..*")
         writers = [
-            asyncio.create_task(write(source.bootstrap, f"w{one}", history, random.Random(chance.random())))
-            for one in range(WRITERS)
+            asyncio.create_task(
+                write(source.bootstrap, f"w{number}", history, random.Random(chance.random()))
+            )
+            for number in range(WRITERS)
         ]
 
         async def cut_among_transactions() -> MirrorDescription | None:

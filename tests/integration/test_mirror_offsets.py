@@ -191,7 +191,7 @@ async def test_an_application_copies_each_record_once_where_its_cluster_was_kill
     async with Admin(bootstrap_servers=target.bootstrap, request_timeout_ms=PATIENT_MS) as operator:
         await operator.create_mirror("eo", source=source.bootstrap, topics=r"eo\..*", groups="copier.*")
         writer, application = Writer(source.bootstrap, "there"), Application(source.bootstrap)
-        tasks = [asyncio.create_task(one.run()) for one in (writer, application)]
+        tasks = [asyncio.create_task(program.run()) for program in (writer, application)]
         await until(lambda: has_committed(source), "offsets of all partitions", WAIT_S)
         await cut_above(operator, application.commit_index + 20)
         kill(source)
@@ -215,7 +215,9 @@ async def test_offsets_that_are_ahead_of_the_cut_are_set_back(
     ):
         await operator.create_mirror("eo", source=source.bootstrap, topics=r"eo\..*", groups="copier.*")
         application = Application(source.bootstrap)
-        tasks = [asyncio.create_task(one.run()) for one in (Writer(source.bootstrap, "there"), application)]
+        tasks = [
+            asyncio.create_task(program.run()) for program in (Writer(source.bootstrap, "there"), application)
+        ]
         await until(lambda: has_committed(source), "offsets of all partitions", WAIT_S)
         await cut_above(operator, application.commit_index)
         await stop_rounds(admin, operator, source)

@@ -72,11 +72,11 @@ async def test_a_copy_has_the_same_records_at_the_same_offsets(
         topics = ("same.plain", "same.compacted", "same.exact")
         await until(lambda: is_level(source.bootstrap, target.bootstrap, *topics), "copies of all records")
         for topic in topics:
-            theirs, ours = [await records_of(one.bootstrap, topic) for one in (source, target)]
+            theirs, ours = [await records_of(cluster.bootstrap, topic) for cluster in (source, target)]
             assert ours == theirs
         committed = await records_of(target.bootstrap, "same.exact", "read_committed")
         assert committed == await records_of(source.bootstrap, "same.exact", "read_committed")
-        assert [one[3] for one in committed[0]] == [b"0", b"1", b"3", b"4"]
+        assert [record[3] for record in committed[0]] == [b"0", b"1", b"3", b"4"]
     async with (
         Admin(bootstrap_servers=source.bootstrap) as theirs_,
         Admin(bootstrap_servers=target.bootstrap) as ours_,
@@ -86,7 +86,7 @@ async def test_a_copy_has_the_same_records_at_the_same_offsets(
             await ours_.describe_topics(["same.plain"]),
         )
         assert here.id == there.id
-        settings = {one.name: one.value for one in await ours_.describe_configs(2, "same.plain")}
+        settings = {config.name: config.value for config in await ours_.describe_configs(2, "same.plain")}
         assert settings["retention.ms"] == "7200000"
         await theirs_.create_partitions("same.plain", 5)
 
@@ -240,7 +240,7 @@ async def test_what_the_source_has_dropped_is_told_and_not_passed_over(
         assert await ends_of(target.bootstrap, "dropped") == {0: 50}
         await operator.resume_mirror("dropped", accept_gap=True)
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "dropped"), "the rest")
-        ours, theirs = [await records_of(one.bootstrap, "dropped") for one in (target, source)]
+        ours, theirs = [await records_of(cluster.bootstrap, "dropped") for cluster in (target, source)]
         assert [record for record in ours[0] if record[0] >= 80] == theirs[0]
 
 
@@ -302,7 +302,7 @@ async def test_records_that_the_source_has_lost_are_told_and_kept_until_a_person
         assert [record[3] for record in kept] == [b"v%d" % number for number in range(30)]
         await operator.resume_mirror("diverged", accept_gap=True)
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "diverged"), "the records of now")
-        ours, theirs = [await records_of(one.bootstrap, "diverged") for one in (target, source)]
+        ours, theirs = [await records_of(cluster.bootstrap, "diverged") for cluster in (target, source)]
         assert ours == theirs
         assert [record[3] for record in ours[0][20:]] == [b"v%d" % number for number in range(1000, 1015)]
         await asyncio.to_thread(first.restart)
@@ -344,8 +344,8 @@ async def test_a_limit_of_bandwidth_holds_until_it_is_lifted(
     async with Admin(bootstrap_servers=target.bootstrap) as operator:
         began = time.monotonic()
         await operator.create_mirror("limited", source=source.bootstrap, topics="limited", bandwidth=rate)
-        (told,) = await operator.describe_mirrors(["limited"])
-        assert told.bandwidth == rate
+        (mirror,) = await operator.describe_mirrors(["limited"])
+        assert mirror.bandwidth == rate
         while time.monotonic() < began + 5:
             seen = await copied()
             taken_s = time.monotonic() - began + burst_s
@@ -385,9 +385,9 @@ async def test_a_source_is_reached_by_tls_and_a_password_that_nobody_can_read(ta
             return await ends_of(target.bootstrap, "secured") == {0: 1}
 
         await until(is_copied, "the copy")
-        (told,) = await operator.describe_mirrors(["secured"])
-        assert password not in repr(dict(told.options))
-        assert not told.troubles
+        (mirror,) = await operator.describe_mirrors(["secured"])
+        assert password not in repr(dict(mirror.options))
+        assert not mirror.troubles
         for node in (*target.brokers, *target.quorum):
             assert password not in node.log()
         await operator.reconnect_mirror("secured", options=options)
@@ -439,7 +439,9 @@ async def test_kills_on_both_sides_lose_and_change_nothing(
             await writing
         await until(lambda: is_level(source.bootstrap, target.bootstrap, "killed"), f"the rest (seed {seed})")
         for isolation in ("read_uncommitted", "read_committed"):
-            theirs, ours = [await records_of(one.bootstrap, "killed", isolation) for one in (source, target)]
+            theirs, ours = [
+                await records_of(side.bootstrap, "killed", isolation) for side in (source, target)
+            ]
             assert ours == theirs, f"seed {seed}"
         (described,) = await operator.describe_mirrors(["killed"])
         assert not [topic.faults for topic in described.topics if topic.faults]

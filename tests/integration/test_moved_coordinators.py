@@ -69,7 +69,7 @@ def test_a_stock_member_begins_where_its_group_was(
         installed(tmp_path)[name].consumer(proxy.bootstrap, topic, topic) as member,
     ):
         member.wait_until(lambda: len(member.read) >= COMMITTED, "it has read")
-        assert [one.place.offset for one in member.read] == list(range(COMMITTED, 2 * COMMITTED))
+        assert [record.place.offset for record in member.read] == list(range(COMMITTED, 2 * COMMITTED))
         assert proxy.left == 0
 
 
@@ -78,12 +78,12 @@ def test_a_stock_member_begins_where_its_group_was(
 def test_franz_go_members_find_their_coordinator(bootstrap: str, admin: AdminClient, protocol: str) -> None:
     with MisdirectingProxy(bootstrap, OffsetFetchRequest.api_key, 2) as proxy:
         group = f"g-{uuid.uuid4().hex[:8]}"
-        told = test_franz_go.run("group", proxy.bootstrap, create(admin, 4), group, protocol)
-        assert (told["read"], told["repeated"], told["lag"], proxy.left) == (told["sent"], 0, 0, 0)
+        report = test_franz_go.run("group", proxy.bootstrap, create(admin, 4), group, protocol)
+        assert (report["read"], report["repeated"], report["lag"], proxy.left) == (report["sent"], 0, 0, 0)
 
 
 @needs_node
 def test_kafkajs_members_find_their_coordinator(bootstrap: str, admin: AdminClient) -> None:
     with MisdirectingProxy(bootstrap, OffsetFetchRequest.api_key, 2) as proxy:
-        told = test_node_clients.run("group", proxy.bootstrap, create(admin, 4))
-        assert (told["sent"], told["read"], told["committed"], proxy.left) == (300, 300, 300, 0)
+        report = test_node_clients.run("group", proxy.bootstrap, create(admin, 4))
+        assert (report["sent"], report["read"], report["committed"], proxy.left) == (300, 300, 300, 0)

@@ -29,8 +29,8 @@ def run(scenario: str, bootstrap: str, topic: str) -> dict[str, Any]:
     argv = ["node", "client.js", scenario, bootstrap, topic]
     done = subprocess.run(argv, cwd=node_folder(), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def test_what_is_written_is_read_in_order(addresses: str, new_topic: str) -> None:
@@ -49,9 +49,9 @@ def test_members_of_a_group_share(addresses: str, admin: AdminClient) -> None:
 
 
 def test_the_admin_client_finds_its_way(addresses: str) -> None:
-    told = run("admin", addresses, f"t{uuid.uuid4().hex[:10]}")
-    assert len(told.pop("brokers")) == 3
-    assert told == {
+    report = run("admin", addresses, f"t{uuid.uuid4().hex[:10]}")
+    assert len(report.pop("brokers")) == 3
+    assert report == {
         "controller": True,
         "created": True,
         "created_again": False,

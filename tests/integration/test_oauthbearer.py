@@ -88,7 +88,9 @@ async def test_our_own_client_renews_its_login(cluster: LocalCluster, issuer: Is
             now = time.monotonic()
             for connection in producer.parts.cluster._connections.values():
                 seen_s.setdefault(connection, now)
-            return any(one.lost is None and now - since > LASTS_S for one, since in seen_s.items())
+            return any(
+                connection.lost is None and now - since > LASTS_S for connection, since in seen_s.items()
+            )
 
         async with asyncio.timeout(RUN_S + 60):
             writes = True
@@ -295,4 +297,4 @@ def test_tokens_are_in_no_file_and_no_log(cluster: LocalCluster, issuer: Issuer)
     for path in directory.rglob("*"):
         if path.is_file():
             content = path.read_bytes()
-            assert not [one for one in signatures if one in content], path
+            assert not [signature for signature in signatures if signature in content], path

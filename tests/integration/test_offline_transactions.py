@@ -33,7 +33,9 @@ def test_what_has_no_leader_is_ended_when_it_has_one_again(tmp_path: Path, *, co
         wait_until(lambda: cluster.leader(UP, 0) and cluster.leader(DOWN, 0), "leaders")
         with RawTransactions(cluster.bootstrap) as raw:
             names = (f"mover-{number}" for number in range(1_000))
-            name = next(one for one in names if raw.coordinator(one) == cluster.broker(1).port)
+            name = next(
+                candidate for candidate in names if raw.coordinator(candidate) == cluster.broker(1).port
+            )
             who = raw.init(name)
             for topic in placed:
                 assert raw.add(who, topic, [0]) == [ErrorCode.NONE]
@@ -42,7 +44,7 @@ def test_what_has_no_leader_is_ended_when_it_has_one_again(tmp_path: Path, *, co
             wait_until(lambda: cluster.leader(DOWN, 0) is None, "a partition without a leader")
             assert raw.end(who, commit=commits).code is ErrorCode.NONE
             assert [
-                one.value for one in Confluent(str(cluster.broker(1).address)).read(UP, committed=True)
+                record.value for record in Confluent(str(cluster.broker(1).address)).read(UP, committed=True)
             ] == ([b"first"] * commits)
             assert raw.try_init(who).code is ErrorCode.CONCURRENT_TRANSACTIONS, "it is not over yet"
             cluster.broker(2).restart()
@@ -55,4 +57,4 @@ def test_what_has_no_leader_is_ended_when_it_has_one_again(tmp_path: Path, *, co
             assert raw.end(second, commit=True).code is ErrorCode.NONE
             for topic in placed:
                 read = Confluent(cluster.bootstrap).read(topic, committed=True)
-                assert [one.value for one in read] == [*[b"first"] * commits, b"second"]
+                assert [stored.value for stored in read] == [*[b"first"] * commits, b"second"]

@@ -112,8 +112,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         running.quorum.terminate()
         running.quorum.wait(45)
         yield scene
-    for one in reserved:
-        one.close()
+    for held in reserved:
+        held.close()
 
 
 def plant_in_broker(planted: Planted, broker: TlsBroker, passwords: dict[str, str]) -> None:

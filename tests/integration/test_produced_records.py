@@ -134,8 +134,8 @@ def test_records_are_found_by_their_times_whatever_the_header_says(
     partition = TopicPartition(topic, 0)
 
     def found(spec: OffsetSpec) -> tuple[int, int]:
-        told = admin.list_offsets({partition: spec})[partition].result(60)
-        return told.offset, told.timestamp - start
+        found_offset = admin.list_offsets({partition: spec})[partition].result(60)
+        return found_offset.offset, found_offset.timestamp - start
 
     for asked, offset, later_ms in ((0, 0, 0), (2, 2, 2), (100, 5, 100), (5, 5, 100), (404, 24, 404)):
         assert found(OffsetSpec.for_timestamp(start + asked)) == (offset, later_ms)

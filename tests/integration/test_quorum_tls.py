@@ -99,12 +99,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorumTlsNodes
         yield nodes
 
 
-def looked(nodes: QuorumTlsNodes, node_id: int, told: str) -> str:
+def looked(nodes: QuorumTlsNodes, node_id: int, text: str) -> str:
     """Make a node reload its files, and return its log line about the result."""
-    before = nodes.log(node_id).count(told)
+    before = nodes.log(node_id).count(text)
     nodes.look_at_keys(node_id)
-    wait_until(lambda: nodes.log(node_id).count(told) > before, f"node {node_id}: {told}")
-    return [line for line in nodes.log(node_id).splitlines() if told in line][-1]
+    wait_until(lambda: nodes.log(node_id).count(text) > before, f"node {node_id}: {text}")
+    return [line for line in nodes.log(node_id).splitlines() if text in line][-1]
 
 
 def create_topic(nodes: QuorumTlsNodes, name: str) -> None:

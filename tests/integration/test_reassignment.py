@@ -51,8 +51,10 @@ def wait_moved(cluster: RunningCluster, replicas: Sequence[int], timeout_s: floa
     def moved() -> bool:
         found = cluster.partitions(TOPIC).values()
         return bool(found) and all(
-            list(one.replicas) == list(replicas) and set(one.isr) == set(replicas) and one.leader in replicas
-            for one in found
+            list(partition.replicas) == list(replicas)
+            and set(partition.isr) == set(replicas)
+            and partition.leader in replicas
+            for partition in found
         )
 
     wait_until(moved, f"{TOPIC} on {replicas}", timeout_s)
@@ -167,13 +169,13 @@ def check_elections(cluster: RunningCluster) -> None:
     before = {index: found.leader for index, found in cluster.partitions(TOPIC).items()}
     elected = ask(cluster, lambda admin: admin.elect_leaders([*every, ("nobody", 0), (TOPIC, 77)]))
     for index in range(PARTITIONS):
-        told = elected[TOPIC, index]
-        assert (told is None) == (before[index] != 3)
-        assert told is None or told.code is ErrorCode.ELECTION_NOT_NEEDED
+        error = elected[TOPIC, index]
+        assert (error is None) == (before[index] != 3)
+        assert error is None or error.code is ErrorCode.ELECTION_NOT_NEEDED
     for unknown in (("nobody", 0), (TOPIC, 77)):
-        told = elected[unknown]
-        assert told is not None
-        assert told.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = elected[unknown]
+        assert error is not None
+        assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert {found.leader for found in cluster.partitions(TOPIC).values()} == {3}
     assert not [key for key in ask(cluster, lambda admin: admin.elect_leaders()) if key[0] == TOPIC]
     unclean = ask(cluster, lambda admin: admin.elect_leaders([(TOPIC, 0)], unclean=True))
@@ -194,12 +196,12 @@ def check_removal(cluster: RunningCluster) -> None:
         ask(cluster, lambda admin: admin.unregister_broker(5))
     assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
     results = ask(cluster, lambda admin: admin.alter_partition_reassignments({(TOPIC, 0): [1, 2, 5]}))
-    told = results[TOPIC, 0]
-    assert told is not None
-    assert told.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    error = results[TOPIC, 0]
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     cluster.broker(5).restart()
     wait_until(
-        lambda: 5 in {one.id for one in ask(cluster, lambda admin: admin.describe_cluster()).brokers},
+        lambda: 5 in {broker.id for broker in ask(cluster, lambda admin: admin.describe_cluster()).brokers},
         "a broker that registers again",
     )
 

@@ -75,8 +75,8 @@ def readiness(node: Node) -> tuple[int, str]:
 
 def wait_until_ready(node: Node, status: int, said: str = "") -> None:
     def tells() -> bool:
-        told = readiness(node)
-        return told[0] == status and said in told[1]
+        answer = readiness(node)
+        return answer[0] == status and said in answer[1]
 
     wait_until(tells, f"{node.role} {node.id} answers {status} {said}")
 
@@ -117,7 +117,7 @@ def read(cluster: RunningCluster, topic: str, count: int) -> list[str]:
         async with consumer, asyncio.timeout(60):
             while len(found) < count:
                 records = await consumer.getmany(timeout_ms=500)
-                found += [one.value.decode() for some in records.values() for one in some]
+                found += [record.value.decode() for some in records.values() for record in some]
         return sorted(found)
 
     return asyncio.run(poll())
@@ -161,9 +161,9 @@ def test_a_majority_from_old_copies_is_noticed_and_the_documented_way_leads_out_
         create(cluster, "refused")
     assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
     assert time.monotonic() - began < PROMPT_S
-    code, told = health(cluster)
+    code, text = health(cluster)
     assert code == 1
-    assert "the metadata quorum has lost metadata" in told
+    assert "the metadata quorum has lost metadata" in text
     before = entries(cluster)
     time.sleep(2)  # Nothing to wait for: nothing must happen, but that a broker may be fenced.
     assert entries(cluster) - before <= ENTRIES_MAX

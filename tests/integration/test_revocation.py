@@ -238,7 +238,7 @@ def test_tokens_go_with_the_user_who_owns_them_or_has_asked_for_them(admin: sync
         records: list[Any] = []
         wait_until(lambda: records.extend(consumer.getmany(timeout_ms=500).values()) or records, "a record")
         user.set_password("second")
-        assert [one.token_id for one in admin.describe_delegation_tokens([f"User:{user.name}"])], (
+        assert [known.token_id for known in admin.describe_delegation_tokens([f"User:{user.name}"])], (
             "it outlives that"
         )
         user.delete()

@@ -84,7 +84,7 @@ def test_brokers_and_quorum_nodes_restart_one_after_the_other(tmp_path: Path) ->
             everything = read_all(cluster.bootstrap, "rolled")
             load.check(everything)
             wait_until(
-                lambda: {one.place for one in reader.read} >= {one.place for one in everything},
+                lambda: {record.place for record in reader.read} >= {record.place for record in everything},
                 "a reader that reached the end",
             )
         finally:

@@ -131,8 +131,8 @@ async def test_who_is_not_let_in_is_told_why(cluster: TlsCluster) -> None:
                 pass
     plain = {"bootstrap_servers": cluster.bootstrap("CLIENTS")}
     # Its answer in TLS may be lost when it closes the connection.
-    told = "the broker expects TLS|security_protocol may not be that of the listener"
-    with pytest.raises((TlsFailed, NoBrokerReachable, ConnectionLost), match=told):
+    reason = "the broker expects TLS|security_protocol may not be that of the listener"
+    with pytest.raises((TlsFailed, NoBrokerReachable, ConnectionLost), match=reason):
         async with Admin(**plain):
             pass
     with pytest.raises(TlsFailed, match="not signed by anyone whom the client trusts"):

@@ -41,22 +41,24 @@ def test_python_clients(client: str, secured: TlsCluster) -> None:
     }[client]
     ways = cells(secured, client)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        told = dict(zip([one.name for one in ways], pool.map(walk, ways), strict=True))
-    check(ways, told, TOLD)
+        reports = dict(zip([cell.name for cell in ways], pool.map(walk, ways), strict=True))
+    check(ways, reports, TOLD)
 
 
 async def test_aiokafka(secured: TlsCluster) -> None:
     ways = cells(secured, "aiokafka")
-    told = await asyncio.gather(*(secured_clients.with_aiokafka(one) for one in ways))
-    check(ways, dict(zip([one.name for one in ways], told, strict=True)), TOLD)
+    reports = await asyncio.gather(*(secured_clients.with_aiokafka(cell) for cell in ways))
+    check(ways, dict(zip([cell.name for cell in ways], reports, strict=True)), TOLD)
 
 
-def check(ways: Sequence[Cell], told: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]) -> None:
+def check(
+    ways: Sequence[Cell], reports: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]
+) -> None:
     """Check that every cell reported the expected results; only differences are shown."""
-    assert set(told) == {one.name for one in ways}
+    assert set(reports) == {cell.name for cell in ways}
     assert {
         name: {key: (found.get(key), wanted) for key, wanted in expected.items() if found.get(key) != wanted}
-        for name, found in told.items()
+        for name, found in reports.items()
         if found != expected
     } == {}
 
@@ -71,7 +73,7 @@ def other_language(
     """Run the program that goes through all cells, which are appended to its arguments."""
     ways = cells(secured, client)
     done = subprocess.run(
-        [*argv, json.dumps([one.described for one in ways])],
+        [*argv, json.dumps([cell.described for cell in ways])],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -109,8 +111,10 @@ def test_platformatic(secured: TlsCluster) -> None:
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 def test_kcat(secured: TlsCluster) -> None:
     """Tokens are excluded, since kcat would request them itself."""
-    ways = [one for one in cells(secured, "kcat") if one.mechanism != OAUTHBEARER]
+    ways = [cell for cell in cells(secured, "kcat") if cell.mechanism != OAUTHBEARER]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        told = dict(zip([one.name for one in ways], pool.map(secured_clients.with_kcat, ways), strict=True))
+        reports = dict(
+            zip([cell.name for cell in ways], pool.map(secured_clients.with_kcat, ways), strict=True)
+        )
     expected = {"partitions": 1, "read": TOLD["read"], "denied": TOLD["denied"]}
-    check(ways, told, expected)
+    check(ways, reports, expected)

@@ -142,12 +142,14 @@ def test_logins_over_tls(cluster: TlsCluster) -> None:
 
 
 def test_clients_are_told_of_the_listener_that_they_came_by(cluster: TlsCluster) -> None:
-    told = AdminClient(cluster.client()).list_topics(timeout=60).brokers
-    assert {broker.port for broker in told.values()} == {
+    brokers = AdminClient(cluster.client()).list_topics(timeout=60).brokers
+    assert {broker.port for broker in brokers.values()} == {
         broker.ports["CLIENTS"] for broker in cluster.brokers
     }
-    told = AdminClient({"bootstrap.servers": cluster.bootstrap("PLAIN")}).list_topics(timeout=60).brokers
-    assert {broker.port for broker in told.values()} == {broker.ports["PLAIN"] for broker in cluster.brokers}
+    brokers = AdminClient({"bootstrap.servers": cluster.bootstrap("PLAIN")}).list_topics(timeout=60).brokers
+    assert {broker.port for broker in brokers.values()} == {
+        broker.ports["PLAIN"] for broker in cluster.brokers
+    }
 
 
 def test_strangers_are_kept_out_of_the_listener_between_brokers(cluster: TlsCluster, tmp_path: Path) -> None:
@@ -166,7 +168,9 @@ def in_sync(cluster: TlsCluster) -> bool:
         topics = AdminClient(cluster.client()).list_topics(timeout=5).topics
     except KafkaException:
         return False
-    return all(len(one.isrs) == 2 for topic in topics.values() for one in topic.partitions.values())
+    return all(
+        len(partition.isrs) == 2 for topic in topics.values() for partition in topic.partitions.values()
+    )
 
 
 def test_a_follower_that_was_away_catches_up_over_tls(cluster: TlsCluster) -> None:
@@ -291,7 +295,7 @@ def load(cluster: TlsCluster, topic: str) -> Iterator[list[int]]:
             except KafkaException as error:
                 failures.append(error)
 
-    threads = [threading.Thread(target=one) for one in (produce, connect)]
+    threads = [threading.Thread(target=work) for work in (produce, connect)]
     for thread in threads:
         thread.start()
     wait_until(lambda: count[0] > 5, "the load")

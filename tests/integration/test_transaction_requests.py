@@ -58,16 +58,16 @@ def fenced(version: int, since: int = FENCED_SINCE) -> ErrorCode:
 
 
 def committed(bootstrap: str, topic: str) -> list[bytes]:
-    return sorted(one.value for one in Confluent(bootstrap).read(topic, committed=True))
+    return sorted(record.value for record in Confluent(bootstrap).read(topic, committed=True))
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_who_may_not_initialize(raw: RawTransactions, version: int) -> None:
     def code(who: Who, timeout_ms: int = 60_000) -> ErrorCode:
-        told = raw.try_init(who, timeout_ms, version)
-        if told.code is not ErrorCode.NONE:
-            assert (told.who.producer_id, told.who.epoch) == (-1, -1)
-        return told.code
+        answer = raw.try_init(who, timeout_ms, version)
+        if answer.code is not ErrorCode.NONE:
+            assert (answer.who.producer_id, answer.who.epoch) == (-1, -1)
+        return answer.code
 
     assert code(Who("")) is ErrorCode.INVALID_REQUEST
     for timeout_ms in (0, -1, 900_001, 2**31 - 1):
@@ -132,10 +132,10 @@ def test_the_end_of_nothing_with_epochs_of_its_own(raw: RawTransactions, new_top
     """Kafka lets such clients abort an empty transaction, but not commit it; `ours`: both."""
     who = raw.init(fresh())
     for commit in (False, True):
-        told = raw.end(who, commit=commit, version=5)
-        assert told == ProducerAnswer(ErrorCode.NONE, who.but(epoch=who.epoch + 1))
-        assert raw.end(who, commit=commit, version=5) == told, "asked for again"
-        who = told.who
+        answer = raw.end(who, commit=commit, version=5)
+        assert answer == ProducerAnswer(ErrorCode.NONE, who.but(epoch=who.epoch + 1))
+        assert raw.end(who, commit=commit, version=5) == answer, "asked for again"
+        who = answer.who
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -248,21 +248,21 @@ def test_thousands_of_open_transactions(
     async def run() -> None:
         connections = await _connections(bootstrap)
         try:
-            told = await _all(connections, initializing, 4)
+            answers = await _all(connections, initializing, 4)
 
             def adding(number: int) -> Any:
                 return AddPartitionsToTxnRequest(
                     v3_and_below_transactional_id=f"{prefix}{number}",
-                    v3_and_below_producer_id=told[number].producer_id,
-                    v3_and_below_producer_epoch=told[number].producer_epoch,
+                    v3_and_below_producer_id=answers[number].producer_id,
+                    v3_and_below_producer_epoch=answers[number].producer_epoch,
                     v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[number % 10])],
                 )
 
             def ending(number: int) -> Any:
                 return EndTxnRequest(
                     transactional_id=f"{prefix}{number}",
-                    producer_id=told[number].producer_id,
-                    producer_epoch=told[number].producer_epoch,
+                    producer_id=answers[number].producer_id,
+                    producer_epoch=answers[number].producer_epoch,
                     committed=number % 2 == 0,
                 )
 

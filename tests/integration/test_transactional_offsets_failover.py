@@ -45,9 +45,9 @@ def test_offsets_of_a_transaction_outlive_their_coordinator(tmp_path: Path) -> N
             led_by = wait_for(lambda: cluster.leader(OFFSETS_TOPIC, 0), "a coordinator")
             cluster.broker(led_by).kill9()
             (producer.commit_transaction if commits else producer.abort_transaction)(DEADLINE_S)
-            told = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-            found = told.committed([TopicPartition(source, 0)], DEADLINE_S)[0]
-            told.close()
+            consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+            found = consumer.committed([TopicPartition(source, 0)], DEADLINE_S)[0]
+            consumer.close()
             assert found.error is None
             cluster.broker(led_by).restart()
             return found.offset

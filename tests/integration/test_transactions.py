@@ -49,19 +49,19 @@ def transactional_id() -> str:
 def by_partition(read: list[Read]) -> dict[int, list[bytes]]:
     """Return values in the order of their offsets, by partition."""
     found: dict[int, list[bytes]] = {}
-    for one in sorted(read):
-        found.setdefault(one.place.partition, []).append(one.value)
+    for record in sorted(read):
+        found.setdefault(record.place.partition, []).append(record.value)
     return found
 
 
 def values(read: list[Read]) -> list[bytes]:
-    return sorted(one.value for one in read)
+    return sorted(record.value for record in read)
 
 
 def at_once(*work: Callable[[], None]) -> None:
     """Run all in threads; raise the first error."""
     with ThreadPoolExecutor(len(work)) as pool:
-        for done in [pool.submit(one) for one in work]:
+        for done in [pool.submit(task) for task in work]:
             done.result()
 
 
@@ -228,7 +228,7 @@ def test_what_takes_too_long_is_aborted(clients: dict[str, TransactionalClient],
         again.commit()
         assert values(client.read(topic, committed=True)) == [b"behind it", b"in time"]
 
-    at_once(*(lambda one=one: run_out(one) for one in clients.values()))
+    at_once(*(lambda client=client: run_out(client) for client in clients.values()))
 
 
 WAYS: dict[str, Callable[[Producer, str], None]] = {
@@ -241,7 +241,9 @@ WAYS: dict[str, Callable[[Producer, str], None]] = {
 """First actions of a producer after the cluster has aborted its transaction."""
 
 
-@pytest.mark.parametrize("name", ["confluent-kafka", *(one for one in NAMES if "java" in one.values)])
+@pytest.mark.parametrize(
+    "name", ["confluent-kafka", *(parameters for parameters in NAMES if "java" in parameters.values)]
+)
 def test_a_producer_whose_transaction_took_too_long_goes_on_after_an_abort(
     clients: dict[str, TransactionalClient], name: str, admin: AdminClient
 ) -> None:
@@ -276,7 +278,7 @@ def test_a_thousand_partitions_in_one_transaction(
 
     def led() -> bool:
         found = admin.list_topics(topic, 10).topics[topic].partitions
-        return sum(one.leader >= 0 for one in found.values()) == MANY_PARTITIONS
+        return sum(partition.leader >= 0 for partition in found.values()) == MANY_PARTITIONS
 
     wait_until(led, f"leaders of {topic}", 60)
     try:

@@ -74,7 +74,7 @@ def some(consumer: Consumer) -> list[Message]:
 def committed(consumer: Consumer, topic: str) -> list[int]:
     """Return the committed offset of each of three partitions, 0 if there is none."""
     found = consumer.committed([TopicPartition(topic, index) for index in range(3)], DEADLINE_S)
-    return [max(0, one.offset) for one in found]
+    return [max(0, partition.offset) for partition in found]
 
 
 def everything(bootstrap: str, topic: str) -> list[bytes]:
@@ -87,7 +87,9 @@ def everything(bootstrap: str, topic: str) -> list[bytes]:
         consumer.assign(parts)
         deadline = time.monotonic() + DEADLINE_S
         while any(
-            one.offset < ends[one.partition] for one in consumer.position(parts) if ends[one.partition]
+            partition.offset < ends[partition.partition]
+            for partition in consumer.position(parts)
+            if ends[partition.partition]
         ):
             assert time.monotonic() < deadline
             values += [message.value() or b"" for message in some(consumer)]

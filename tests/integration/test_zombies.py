@@ -50,7 +50,7 @@ def test_a_leader_that_slept_past_its_session(tmp_path: Path, min_in_sync: int) 
         lax.close()
         assert load.failed == []
         read = read_all(cluster.bootstrap, TOPIC)
-        own = [one for one in read if not one.value.startswith(b"zombie")]
+        own = [record for record in read if not record.value.startswith(b"zombie")]
         load.check(own)
-        assert [one.value for one in read if one.value.startswith(b"zombie")] == [b"zombie:0"]
+        assert [record.value for record in read if record.value.startswith(b"zombie")] == [b"zombie:0"]
         wait_identical_replicas(cluster, TOPIC, 1)

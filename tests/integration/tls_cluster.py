@@ -147,8 +147,8 @@ def tls_cluster(
     cluster.quorum = _start("quorum", file, quorum / "log", log_level)
     with ExitStack() as stack:
         stack.callback(_end, cluster, cluster.quorum)
-        for one in reserved:
-            stack.callback(one.close)
+        for held in reserved:
+            stack.callback(held.close)
         for number in range(1, brokers + 1):
             own = dict(
                 zip(LISTENERS, ports[len(LISTENERS) * (number - 1) : len(LISTENERS) * number], strict=True)

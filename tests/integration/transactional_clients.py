@@ -101,8 +101,8 @@ class TransactionalClient(ABC):
 
     def close(self) -> None:
         """Close the client and its producers, without ending their transactions."""
-        for one in self._opened:
-            one.close()
+        for producer in self._opened:
+            producer.close()
 
     @abstractmethod
     def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer: ...
@@ -289,11 +289,13 @@ class KafkaPython(TransactionalClient):
             every = [kafka.TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic) or ()]
             ends = consumer.end_offsets(every)
             consumer.assign(every)
-            for one in every:
-                consumer.seek(one, 0)
-            while any(consumer.position(one) < ends[one] for one in every):
+            for partition in every:
+                consumer.seek(partition, 0)
+            while any(consumer.position(partition) < ends[partition] for partition in every):
                 for records in consumer.poll(100).values():
-                    found += [Read(Place(one.partition, one.offset), one.value) for one in records]
+                    found += [
+                        Read(Place(record.partition, record.offset), record.value) for record in records
+                    ]
         finally:
             consumer.close()
         return found
@@ -382,9 +384,11 @@ class Aiokafka(TransactionalClient):
         ) as consumer:
             every = consumer.assignment()
             ends = await consumer.end_offsets(every)
-            while any([await consumer.position(one) < ends[one] for one in every]):
+            while any([await consumer.position(partition) < ends[partition] for partition in every]):
                 for records in (await consumer.getmany(timeout_ms=100)).values():
-                    found += [Read(Place(one.partition, one.offset), one.value) for one in records]
+                    found += [
+                        Read(Place(record.partition, record.offset), record.value) for record in records
+                    ]
         return found
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -54,8 +54,10 @@ class Source:
         )
         partitions = sorted(self._consumer.list_topics(topic, DEADLINE_S).topics[topic].partitions)
         wanted = [TopicPartition(topic, number) for number in partitions]
-        told = _patiently(lambda: self._consumer.committed(wanted, timeout=5))
-        self._consumer.assign([TopicPartition(topic, one.partition, max(one.offset, 0)) for one in told])
+        committed = _patiently(lambda: self._consumer.committed(wanted, timeout=5))
+        self._consumer.assign(
+            [TopicPartition(topic, partition.partition, max(partition.offset, 0)) for partition in committed]
+        )
         self.left = set(partitions)
         """Partitions whose end has not been reached."""
 
