@@ -130,5 +130,5 @@ def test_the_difference_is_a_metric_of_the_leader() -> None:
         ),
     )
     families = quorum_families(raft, ClusterImage(), None, {2: -DAY_MS, LEADER: 0})
-    (skew,) = [one for one in families if one is not None and one.metric is CLOCK_SKEW]
+    (skew,) = [family for family in families if family is not None and family.metric is CLOCK_SKEW]
     assert list(skew.rows) == [(("2",), -86_400.0), ((str(LEADER),), 0.0)]

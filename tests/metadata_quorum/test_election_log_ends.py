@@ -41,11 +41,14 @@ def end(broker_id: int, offset: int, *, leader_epoch: int = 3, partition: int = 
 def led_partitions(draw: st.DrawFn) -> PartitionState:
     """Draw a partition that the leaving broker leads or once led."""
     replicas = draw(st.permutations(BROKERS).map(lambda order: tuple(order[: draw(st.integers(1, 4))])))
-    roles = {one: draw(st.sampled_from(["isr", "elr", "last known", "none"])) for one in replicas}
+    roles = {broker_id: draw(st.sampled_from(["isr", "elr", "last known", "none"])) for broker_id in replicas}
     isr, elr, last_known = (
-        tuple(one for one in replicas if roles[one] == role) for role in ("isr", "elr", "last known")
+        tuple(broker_id for broker_id in replicas if roles[broker_id] == role)
+        for role in ("isr", "elr", "last known")
     )
-    offline = tuple(one for one in replicas if one != LEAVING and draw(st.integers(0, 9)) == 0)
+    offline = tuple(
+        broker_id for broker_id in replicas if broker_id != LEAVING and draw(st.integers(0, 9)) == 0
+    )
     leader = LEAVING if LEAVING in isr else -1
     return PartitionState(replicas, isr, elr, last_known, leader, 5, 9, offline_replicas=offline)
 
@@ -80,14 +83,14 @@ def test_the_same_replica_is_elected_as_by_all_that_is_known(
         work = Workspace(image, lambda *_: None)
         progress = work.by_partition(
             ReplicaLogEnd(
-                topic_id=one.topic_id,
-                partition=one.partition,
-                broker_id=one.broker_id,
-                leader_epoch=one.leader_epoch,
-                log_end_offset=one.log_end_offset,
-                broker_epoch=one.broker_epoch,
+                topic_id=end.topic_id,
+                partition=end.partition,
+                broker_id=end.broker_id,
+                leader_epoch=end.leader_epoch,
+                log_end_offset=end.log_end_offset,
+                broker_epoch=end.broker_epoch,
             )
-            for one in told_ends
+            for end in told_ends
         )
         return without(state, LEAVING, electorate, progress.get((TOPIC, 0), {}))
 

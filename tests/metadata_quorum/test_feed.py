@@ -46,7 +46,7 @@ def test_reading_on_gives_every_record_of_the_broker_once(
         received += piece.records
         position = piece.end_offset
     kept = list(zip(history, expected, strict=True))[len(history) - (feed.end_offset - feed.start_offset) :]
-    assert received == [told for e, told in kept if e.scope is None or broker_id in e.scope]
+    assert received == [record for e, record in kept if e.scope is None or broker_id in e.scope]
 
 
 def test_what_nobody_reads_is_not_encoded() -> None:
@@ -57,7 +57,9 @@ def test_what_nobody_reads_is_not_encoded() -> None:
     first = feed.read(1, 1, max_records=2, max_bytes=1000)
     again = feed.read(1, 2, max_records=2, max_bytes=1000)
     assert [isinstance(entry.record, bytes) for entry in history] == [False, True, True, False, False, False]
-    assert all(one is other for one, other in zip(first.records, again.records, strict=True))
+    assert all(
+        record is again_record for record, again_record in zip(first.records, again.records, strict=True)
+    )
 
 
 def test_what_was_encoded_counts_as_it_is() -> None:

@@ -79,7 +79,7 @@ class LooksAtAll:
         found: Told = set()
         for (topic_id, index), (_, since) in self._since.items():
             state = image.topics_by_id[topic_id].partitions[index]
-            told = {
+            known = {
                 entry.broker_id
                 for entry in duties.progress.of([(topic_id, index)])
                 if (broker := image.brokers.get(entry.broker_id)) is not None
@@ -87,14 +87,14 @@ class LooksAtAll:
                 and broker.broker_epoch == entry.broker_epoch
                 and duties.progress.has_reported(entry.broker_id, entry.broker_epoch, since)
             }
-            if told.difference(state.offline_replicas).issuperset(state.last_known_elr):
-                found |= {(topic_id, index, broker_id) for broker_id in told}
+            if known.difference(state.offline_replicas).issuperset(state.last_known_elr):
+                found |= {(topic_id, index, broker_id) for broker_id in known}
         return found
 
 
 def _partitions(image: ClusterImage) -> Iterator[tuple[Key, PartitionState]]:
-    for topic_id, one in image.topics_by_id.items():
-        for index, state in one.partitions.items():
+    for topic_id, topic_state in image.topics_by_id.items():
+        for index, state in topic_state.partitions.items():
             yield (topic_id, index), state
 
 
@@ -154,10 +154,10 @@ class Histories:
         self.proposed.clear()
         self.duties.tick(0.0)
         elections = [command for command in self.proposed if isinstance(command, ElectLastKnown)]
-        told = {
+        reported = {
             (end.topic_id, end.partition, end.broker_id) for command in elections for end in command.progress
         }
-        assert told == (self.looks.ready(self.image, self.duties) if self.duties.active else set())
+        assert reported == (self.looks.ready(self.image, self.duties) if self.duties.active else set())
         for command in elections:
             self.elections += 1
             if self.chance.random() < 0.5:
@@ -247,9 +247,9 @@ class Histories:
                 leader_epoch=state.leader_epoch,
                 partition_epoch=state.partition_epoch,
                 new_isr=[
-                    IsrMember(broker_id=one)
-                    for one in state.replicas
-                    if one == broker_id or self.chance.random() < 0.6
+                    IsrMember(broker_id=replica)
+                    for replica in state.replicas
+                    if replica == broker_id or self.chance.random() < 0.6
                 ],
             )
             for (topic_id, index), state in _partitions(self.image)

@@ -77,13 +77,13 @@ def test_what_is_known_of_the_replicas_that_nobody_leads() -> None:
     for partition in range(4):
         for broker_id in (1, 2):
             duties.progress.note(ReplicaProgress(TOPIC, partition, broker_id, 3, 10 * broker_id + partition))
-    told = duties.leaderless_progress(None)
-    assert {(end.partition, end.broker_id, end.log_end_offset) for end in told} == {
+    progress = duties.leaderless_progress(None)
+    assert {(end.partition, end.broker_id, end.log_end_offset) for end in progress} == {
         (1, 1, 11), (1, 2, 21), (3, 1, 13), (3, 2, 23),
     }  # fmt: skip
     named = [ElectionPartition(topic_id=TOPIC, partition=partition) for partition in (0, 1)]
-    told = duties.leaderless_progress(named)
-    assert {(end.partition, end.broker_id) for end in told} == {(1, 1), (1, 2)}, "of what was asked for"
+    progress = duties.leaderless_progress(named)
+    assert {(end.partition, end.broker_id) for end in progress} == {(1, 1), (1, 2)}, "of what was asked for"
 
 
 def test_what_the_file_says_holds_for_all_brokers_unless_it_is_set() -> None:

@@ -67,11 +67,11 @@ def test_what_it_leads_is_looked_at_once(
     leader = Leader()
     for _ in range(10):
         leaves(leader)
-    assert [type(one) for one, _ in leader.proposed] == [command]
+    assert [type(proposal) for proposal, _ in leader.proposed] == [command]
     assert leader.progress.looks == PARTITIONS
 
     _, done = leader.proposed.pop()
     done()  # The command failed, according to the image, so it is proposed again.
     leaves(leader)
-    assert [type(one) for one, _ in leader.proposed] == [command]
+    assert [type(proposal) for proposal, _ in leader.proposed] == [command]
     assert leader.progress.looks == 2 * PARTITIONS

@@ -128,10 +128,10 @@ def test_a_broker_that_follows_a_moving_end_does_not_lag() -> None:
 
 def test_progress_of_the_asked_partitions_only() -> None:
     table = ProgressTable()
-    one = ReplicaProgress(A, 0, 1, 3, 10)
+    older = ReplicaProgress(A, 0, 1, 3, 10)
     newer = ReplicaProgress(A, 0, 1, 3, 12)
     other = ReplicaProgress(B, 0, 2, 3, 9)
-    for progress in (one, other, newer):
+    for progress in (older, other, newer):
         table.note(progress)
     assert table.of([(A, 0), (A, 1)]) == [newer]
     table.forget([A])

@@ -37,9 +37,9 @@ class Exchange:
     def beat(self, *, arrives: bool = True, heard: bool = True, loop_age_s: float = 0.0) -> None:
         """Send a heartbeat, which arrives or not, and whose answer is heard or not."""
         self.number += 1
-        told = self.answered if self.tells else None
+        answered = self.answered if self.tells else None
         if arrives:
-            assert self.sessions.heard(Heartbeat(1, 7, A, 0, loop_age_s, self.number, told), 0, self.now)
+            assert self.sessions.heard(Heartbeat(1, 7, A, 0, loop_age_s, self.number, answered), 0, self.now)
             self.sessions.answered(1, self.number, self.now)
             if heard:
                 self.answered = self.number

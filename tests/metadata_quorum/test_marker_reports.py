@@ -43,52 +43,52 @@ class Reporting(Transactions):
 
     def note(self, report: t.ReportMarkers) -> list[tuple[str, int]]:
         """Return the transactions that are now known to be complete."""
-        return [(one.transactional_id, one.number) for one in self.told.note(report)]
+        return [(transaction.transactional_id, transaction.number) for transaction in self.told.note(report)]
 
 
 def test_a_transaction_is_over_with_the_last_report_though_none_is_applied() -> None:
-    one = Reporting()
-    who = one.begin()
-    one.add(who, one.places(0, 1))
-    ended = one.end(who)
-    first, second = (one.report(index, who[0], ended.number) for index in (0, 1))
-    assert one.note(first) == []
-    assert one.note(first) == []
-    assert one.note(second) == [("x", ended.number)]
-    assert one.note(first) == [("x", ended.number)], "it was reported again, as the answer was lost"
-    one.told.clear()
-    assert one.note(second) == [], "another leader has not heard of the first"
-    one.do(first, PlainResult)
-    one.told.changed(["x"])
-    assert one.note(second) == [("x", ended.number)], "applied reports count as well"
-    one.do(second, PlainResult)
-    one.told.changed(["x"])
-    assert one.note(second) == []
+    reporting = Reporting()
+    who = reporting.begin()
+    reporting.add(who, reporting.places(0, 1))
+    ended = reporting.end(who)
+    first, second = (reporting.report(index, who[0], ended.number) for index in (0, 1))
+    assert reporting.note(first) == []
+    assert reporting.note(first) == []
+    assert reporting.note(second) == [("x", ended.number)]
+    assert reporting.note(first) == [("x", ended.number)], "it was reported again, as the answer was lost"
+    reporting.told.clear()
+    assert reporting.note(second) == [], "another leader has not heard of the first"
+    reporting.do(first, PlainResult)
+    reporting.told.changed(["x"])
+    assert reporting.note(second) == [("x", ended.number)], "applied reports count as well"
+    reporting.do(second, PlainResult)
+    reporting.told.changed(["x"])
+    assert reporting.note(second) == []
 
 
 def test_reports_that_would_not_be_applied_count_for_nothing() -> None:
-    one = Reporting()
-    who = one.begin()
-    one.add(who, one.places(0))
-    number = one.end(who).number
-    assert one.note(one.report(0, who[0], number, epoch_ago=1)) == []
-    assert one.note(one.report(0, who[0], number, leader_ago=1)) == []
-    assert one.note(one.report(0, who[0], number - 1)) == []
-    assert one.note(one.report(1, who[0], number)) == []
-    assert one.note(one.report(0, who[0] + 1, number)) == []
-    assert one.note(one.report(0, who[0], number)) == [("x", number)]
+    reporting = Reporting()
+    who = reporting.begin()
+    reporting.add(who, reporting.places(0))
+    number = reporting.end(who).number
+    assert reporting.note(reporting.report(0, who[0], number, epoch_ago=1)) == []
+    assert reporting.note(reporting.report(0, who[0], number, leader_ago=1)) == []
+    assert reporting.note(reporting.report(0, who[0], number - 1)) == []
+    assert reporting.note(reporting.report(1, who[0], number)) == []
+    assert reporting.note(reporting.report(0, who[0] + 1, number)) == []
+    assert reporting.note(reporting.report(0, who[0], number)) == [("x", number)]
 
 
 def test_what_a_former_leader_has_told_of_counts_no_more() -> None:
     """The current leader may not have the marker, and reports it once it has."""
-    one = Reporting()
-    who = one.begin()
-    one.add(who, one.places(0, 1))
-    number = one.end(who).number
-    assert one.note(one.report(0, who[0], number)) == []
-    one.fence(1)
-    assert one.note(one.report(1, who[0], number)) == []
-    assert one.note(one.report(0, who[0], number)) == [("x", number)]
+    reporting = Reporting()
+    who = reporting.begin()
+    reporting.add(who, reporting.places(0, 1))
+    number = reporting.end(who).number
+    assert reporting.note(reporting.report(0, who[0], number)) == []
+    reporting.fence(1)
+    assert reporting.note(reporting.report(1, who[0], number)) == []
+    assert reporting.note(reporting.report(0, who[0], number)) == [("x", number)]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -97,46 +97,48 @@ def test_it_is_told_when_all_that_was_told_would_complete_it(seed: int) -> None:
     are applied late.
     """
     random = Random(seed)
-    one = Reporting()
+    reporting = Reporting()
     owed: list[tuple[str, int, int, int]] = []
     for name in ("x", "y"):
-        who = one.begin(name)
-        one.add(who, (), name)
-        joined = one.join(who, name)
+        who = reporting.begin(name)
+        reporting.add(who, (), name)
+        joined = reporting.join(who, name)
         other = (joined.producer_id, joined.producer_epoch)
         for writer in (who, other):
             indexes = random.sample(range(4), random.randrange(1, 5))
-            assert not one.add(writer, one.places(*indexes), name).error_code
-            owed += [(name, index, writer[0], one.state(name).number) for index in indexes]
-        one.end(who, name=name, writers=[other])
+            assert not reporting.add(writer, reporting.places(*indexes), name).error_code
+            owed += [(name, index, writer[0], reporting.state(name).number) for index in indexes]
+        reporting.end(who, name=name, writers=[other])
     left, unapplied = list(owed), []
     while left:
         name, index, producer_id, number = random.choice(owed)
-        if one.state(name).phase.is_over:
+        if reporting.state(name).phase.is_over:
             continue
         left = [marker for marker in left if marker != (name, index, producer_id, number)]
-        report = one.report(index, producer_id, number)
-        is_owed = not one.places(index).isdisjoint(one.state(name).writers[producer_id].outstanding)
+        report = reporting.report(index, producer_id, number)
+        is_owed = not reporting.places(index).isdisjoint(
+            reporting.state(name).writers[producer_id].outstanding
+        )
         settled = is_owed and all(marker[0] != name for marker in left)
-        assert (one.note(report) == [(name, number)]) == settled, f"seed {seed}"
+        assert (reporting.note(report) == [(name, number)]) == settled, f"seed {seed}"
         unapplied.append(report)
         while unapplied and random.random() < 0.4:
-            one.do(unapplied.pop(0), PlainResult)
-            one.told.changed(["x", "y"])
+            reporting.do(unapplied.pop(0), PlainResult)
+            reporting.told.changed(["x", "y"])
     for report in unapplied:
-        one.do(report, PlainResult)
-    assert {one.state(name).phase for name in ("x", "y")} == {Phase.COMPLETE_COMMIT}
+        reporting.do(report, PlainResult)
+    assert {reporting.state(name).phase for name in ("x", "y")} == {Phase.COMPLETE_COMMIT}
 
 
 async def test_reports_wait_for_the_next_command_or_a_moment() -> None:
-    one = Reporting()
+    reporting = Reporting()
     proposed: list[tuple[bytes, Done]] = []
     done: list[object] = []
 
     def note(result: object, error: Exception | None) -> None:
         done.append(result)
 
-    reports = MarkerReports(one.told, lambda command, done: proposed.append((command, done)))
+    reports = MarkerReports(reporting.told, lambda command, done: proposed.append((command, done)))
     command = t.ReportMarkers(broker_id=1, broker_epoch=0, partitions=[])
     for encoded in (b"one", b"two"):
         reports.take(command, encoded, note)

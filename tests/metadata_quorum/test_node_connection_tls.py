@@ -131,19 +131,19 @@ def test_named_nodes_speak_over_tls(nodes: Nodes) -> None:
 
 def refusal_of(server_tls: QuorumTls | None, client_tls: QuorumTls | None, timeout_ms: int = 3000) -> str:
     """Return the error at the dialling end."""
-    told: list[str] = []
+    refusals: list[str] = []
 
     async def scenario() -> None:
         heard = Heard()
         server = await serving(server_tls, heard, timeout_ms)
         with pytest.raises(ConnectionError) as raised:
             await dialled(server, client_tls, Heard())
-        told.append(str(raised.value))
+        refusals.append(str(raised.value))
         assert not heard.payloads
         await server.stop()
 
     run(scenario())
-    return told[0]
+    return refusals[0]
 
 
 def test_a_certificate_that_is_not_on_the_list_gets_nowhere_and_is_named_at_both_ends(
@@ -155,8 +155,8 @@ def test_a_certificate_that_is_not_on_the_list_gets_nowhere_and_is_named_at_both
 
 
 def test_a_server_that_is_not_on_the_list_is_told_nothing(nodes: Nodes) -> None:
-    told = refusal_of(nodes.tls("stolen"), nodes.tls("broker-1"))
-    assert "User:CN=stolen may not act as a node" in told
+    refusal = refusal_of(nodes.tls("stolen"), nodes.tls("broker-1"))
+    assert "User:CN=stolen may not act as a node" in refusal
 
 
 def test_certificates_of_another_authority_are_refused_by_both_ends(
@@ -260,7 +260,7 @@ def test_remarks_are_about_what_a_node_is_dialled_by_and_shows(nodes: Nodes) -> 
     def remarks(host: str | None, **others: str) -> list[str]:
         made = quorum_tls(nodes.settings("quorum-1", **others), host)
         assert made is not None
-        return [one for one in made.remarks if " expires on " not in one]
+        return [line for line in made.remarks if " expires on " not in line]
 
     (remark,) = remarks(HOST, ssl_principal_mapping_rules="DEFAULT")
     assert "this node is User:CN=quorum-1,OU=" in remark

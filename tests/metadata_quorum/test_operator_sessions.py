@@ -58,8 +58,8 @@ class RawOperator(RawBroker):
         return self
 
 
-async def command(operator: RawOperator, one: Command[Any]) -> int:
-    return (await operator.ask(0, encode_command(None, one))).status
+async def command(operator: RawOperator, asked: Command[Any]) -> int:
+    return (await operator.ask(0, encode_command(None, asked))).status
 
 
 def test_passwords_and_acls_are_changed_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -78,11 +78,11 @@ def test_passwords_and_acls_are_changed_and_told(tmp_path: Path, caplog: pytest.
     with_node(tmp_path, scenario)
     said = [record.getMessage() for record in caplog.records]
     assert any(
-        one.startswith("an operator with the cluster secret has connected from 127.0.0.1:") for one in said
+        line.startswith("an operator with the cluster secret has connected from 127.0.0.1:") for line in said
     )
     prefix = "an operator with the cluster secret "
     assert f"{prefix}sets the password of 'ann' for SCRAM-SHA-512" in said
-    assert any(one.startswith(f"{prefix}creates the ACL ALLOW User:ann") for one in said)
+    assert any(line.startswith(f"{prefix}creates the ACL ALLOW User:ann") for line in said)
     assert f"{prefix}removes all ACLs with any principal and resource" in said
     assert "sealed" not in " ".join(said)
 

@@ -105,8 +105,12 @@ def test_sessions_that_are_given_the_same_share_its_bytes() -> None:
     followed.sessions.push()
     pushed = dict(followed.sent)
     assert pushed[1] is pushed[2]
-    told = {broker_id: decode_session_message(payload) for broker_id, payload in pushed.items()}
-    assert [cast(FeedRecords, told[one]).records for one in (1, 2, 3)] == [[b"record"], [b"record"], []]
+    messages = {broker_id: decode_session_message(payload) for broker_id, payload in pushed.items()}
+    assert [cast(FeedRecords, messages[broker_id]).records for broker_id in (1, 2, 3)] == [
+        [b"record"],
+        [b"record"],
+        [],
+    ]
 
 
 def test_a_change_of_the_leader_is_in_the_next_push() -> None:

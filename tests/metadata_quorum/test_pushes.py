@@ -40,8 +40,8 @@ class Peer:
 
     @property
     def pushes(self) -> list[FeedRecords]:
-        told = (decode_session_message(payload) for payload in self.sent)
-        return [message for message in told if isinstance(message, FeedRecords)]
+        messages = (decode_session_message(payload) for payload in self.sent)
+        return [message for message in messages if isinstance(message, FeedRecords)]
 
 
 def telling(entries: Iterable[FeedEntry]) -> tuple[MetadataFeed, BrokerSessions]:
@@ -86,7 +86,9 @@ async def test_thousands_of_records_come_in_pieces_that_are_encoded_once() -> No
         await turns(1)
     for peer in peers:
         assert told(peer) == records
-        assert all(one is other for one, other in zip(peer.sent, peers[0].sent, strict=True))
+        assert all(
+            payload is first_payload for payload, first_payload in zip(peer.sent, peers[0].sent, strict=True)
+        )
 
     more = [b"another %d" % number for number in range(10)]
     feed.append(FeedEntry(None, record) for record in more)

@@ -138,8 +138,8 @@ def test_a_refusal_is_believed_from_this_machine_or_if_the_operator_says_so(
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind(("127.0.0.1", 0))
         port = gone.getsockname()[1]
-    told: list[tuple[int, int]] = []
-    duties: Any = SimpleNamespace(active=True, fence=lambda *registration: told.append(registration))
+    registrations: list[tuple[int, int]] = []
+    duties: Any = SimpleNamespace(active=True, fence=lambda *registration: registrations.append(registration))
     broker = SimpleNamespace(fenced=False, incarnation=A, broker_epoch=7)
     image: Any = SimpleNamespace(brokers={1: broker})
     session: Any = SimpleNamespace(
@@ -151,5 +151,5 @@ def test_a_refusal_is_believed_from_this_machine_or_if_the_operator_says_so(
     )
     probes = BrokerProbes(duties, lambda: image, lambda _: None, believes_any_refusal=believes_any_refusal)
     probes.session_ended(session)
-    assert told == fenced
+    assert registrations == fenced
     assert probes.under_way == 0

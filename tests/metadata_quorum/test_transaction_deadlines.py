@@ -32,7 +32,7 @@ TICK_S = 0.25
 
 def table_of(*transactions: TransactionMetadata) -> TransactionTable:
     table = TransactionTable()
-    table.by_id = {one.transactional_id: one for one in transactions}
+    table.by_id = {transaction.transactional_id: transaction for transaction in transactions}
     return table
 
 
@@ -41,7 +41,7 @@ def ongoing(name: str, number: int = 1, timeout_ms: int = 1000) -> TransactionMe
 
 
 def names(command: ExpireTransactions | ForgetTransactionalIds | None) -> list[str]:
-    return [] if command is None else [one.transactional_id for one in command.transactions]
+    return [] if command is None else [transaction.transactional_id for transaction in command.transactions]
 
 
 # Open transactions
@@ -68,17 +68,21 @@ class Watched:
     due: dict[str, float] = field(default_factory=dict)
 
     def step(self, what: str, name: str, timeout_ms: int) -> None:
-        one = self.table.by_id.setdefault(name, TransactionMetadata(name))
-        is_open = one.phase is Phase.ONGOING
+        transaction = self.table.by_id.setdefault(name, TransactionMetadata(name))
+        is_open = transaction.phase is Phase.ONGOING
         match what:
             case "begin" if not is_open:
-                one.number, one.phase, one.timeout_ms = one.number + 1, Phase.ONGOING, timeout_ms
+                transaction.number, transaction.phase, transaction.timeout_ms = (
+                    transaction.number + 1,
+                    Phase.ONGOING,
+                    timeout_ms,
+                )
                 self.due[name] = self.now + timeout_ms / 1000
             case "find" if is_open:
-                one.started_ms += 1
-                self.due[name] = self.now + one.timeout_ms / 1000
+                transaction.started_ms += 1
+                self.due[name] = self.now + transaction.timeout_ms / 1000
             case "end" if is_open:
-                one.phase = Phase.COMPLETE_COMMIT
+                transaction.phase = Phase.COMPLETE_COMMIT
                 del self.due[name]
             case "forget" if not is_open:
                 del self.table.by_id[name]
@@ -94,11 +98,13 @@ class Watched:
         self.now += TICK_S
         command = self.clocks.expire(self.now)
         expected = {name: due for name, due in self.due.items() if due <= self.now}
-        told = command.transactions if command else []
-        assert {one.transactional_id for one in told} == expected.keys(), "not before, and with the next tick"
-        for one in told:
-            assert one.number == self.table.by_id[one.transactional_id].number
-            self.due[one.transactional_id] = self.now + PROPOSED_AGAIN_S
+        expired = command.transactions if command else []
+        assert {transaction.transactional_id for transaction in expired} == expected.keys(), (
+            "not before, and with the next tick"
+        )
+        for transaction in expired:
+            assert transaction.number == self.table.by_id[transaction.transactional_id].number
+            self.due[transaction.transactional_id] = self.now + PROPOSED_AGAIN_S
 
 
 @given(STEPS)
@@ -122,9 +128,9 @@ def test_more_than_one_command_takes_are_ended_by_several() -> None:
     clocks = TransactionClocks()
     table = table_of(*(ongoing(f"{index:05}") for index in range(COMMAND_IDS_MAX + 1)))
     clocks.begin(table, 0.0)
-    told = [names(clocks.expire(at)) for at in (1.0, 1.1, 1.2)]
-    assert [len(one) for one in told] == [COMMAND_IDS_MAX, 1, 0]
-    assert sorted(told[0] + told[1]) == sorted(table.by_id)
+    ended = [names(clocks.expire(at)) for at in (1.0, 1.1, 1.2)]
+    assert [len(batch) for batch in ended] == [COMMAND_IDS_MAX, 1, 0]
+    assert sorted(ended[0] + ended[1]) == sorted(table.by_id)
 
 
 def test_long_names_go_in_smaller_commands() -> None:
@@ -189,10 +195,10 @@ def test_a_check_of_many_ids_takes_many_ticks_and_the_next_one_an_interval() -> 
     first = unused.forget(table, 60.0, 100 * DAY_MS)
     assert first is not None
     assert (len(first.transactions), first.unused_since_ms) == (COMMAND_IDS_MAX, 93 * DAY_MS)
-    told = names(first)
+    ended = names(first)
     for _ in range(100):
-        told += names(unused.forget(table, 61.0, 100 * DAY_MS))
-    assert sorted(told) == sorted(table.by_id.keys() - {"new"}), "each once, though none is forgotten yet"
+        ended += names(unused.forget(table, 61.0, 100 * DAY_MS))
+    assert sorted(ended) == sorted(table.by_id.keys() - {"new"}), "each once, though none is forgotten yet"
     assert names(unused.forget(table, 120.0, 100 * DAY_MS))
 
 
@@ -245,7 +251,7 @@ def test_the_leader_aborts_what_is_open_for_too_long() -> None:
     cluster.add(other, cluster.places(1), "y")
     assert leader.tick(5.9) == []
     cluster.end(other, name="y")
-    assert [type(one) for one in leader.tick(6.0)] == [ExpireTransactions]
+    assert [type(command) for command in leader.tick(6.0)] == [ExpireTransactions]
     assert len(leader.tick(6.1 + PROPOSED_AGAIN_S)) == 1, "its like is still under way"
     leader.settle(lost=True)
     assert len(leader.tick(6.2 + PROPOSED_AGAIN_S)) == 1

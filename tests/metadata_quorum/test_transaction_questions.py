@@ -77,35 +77,36 @@ class Leader:
 
     def tell(self, question: TransactionQuestion, broker_id: int = 1) -> TransactionAnswer:
         with Calls() as calls:
-            told = self.answers.answer(broker_id, question, self.table, 0)
+            answer = self.answers.answer(broker_id, question, self.table, 0)
         self.most_calls = max(self.most_calls, calls.count)
-        self.largest = max(self.largest, len(encode_session_message(told)))
-        assert told.question == question.question
-        return told
+        self.largest = max(self.largest, len(encode_session_message(answer)))
+        assert answer.question == question.question
+        return answer
 
     def page(self, question: int, listing: int, position: int = 0, **filters: object) -> TransactionIdsTold:
         ask = AskTransactionIds(question=question, listing=listing, position=position, **filters)  # type: ignore[arg-type]
-        told = self.tell(ask)
-        assert isinstance(told, TransactionIdsTold)
-        return told
+        answer = self.tell(ask)
+        assert isinstance(answer, TransactionIdsTold)
+        return answer
 
     def ids(self, **filters: object) -> list[str]:
         """Return the ids of all pages."""
         found: list[str] = []
         question, position = 100, 0
         while position >= 0:
-            told = self.page(question, 100, position, **filters)
-            assert not told.began_elsewhere
-            found += [one.transactional_id for one in told.transactions]
-            question, position = question + 1, told.position
+            answer = self.page(question, 100, position, **filters)
+            assert not answer.began_elsewhere
+            found += [transaction.transactional_id for transaction in answer.transactions]
+            question, position = question + 1, answer.position
         return found
 
 
 def brute_cut(table: TransactionTable, places: set[Place]) -> int:
     owed = [
-        one.commit_index
-        for one in table.by_id.values()
-        if one.phase.is_decided and any(not places or place in places for _, place in one.outstanding)
+        transaction.commit_index
+        for transaction in table.by_id.values()
+        if transaction.phase.is_decided
+        and any(not places or place in places for _, place in transaction.outstanding)
     ]
     return min(owed, default=table.next_commit_index) - 1
 
@@ -145,9 +146,9 @@ def test_a_cut_is_told_of_the_places_that_were_named() -> None:
     leader = Leader(quorum.machine.image.transactions)
 
     def cut(*indexes: int) -> int:
-        told = leader.tell(AskCut(question=3, topics=by_topic(quorum.places(*indexes))))
-        assert isinstance(told, CutTold)
-        return told.commit_index
+        answer = leader.tell(AskCut(question=3, topics=by_topic(quorum.places(*indexes))))
+        assert isinstance(answer, CutTold)
+        return answer.commit_index
 
     assert [cut(0), cut(1), cut(2), cut(1, 2), cut()] == [-1, 0, 1, 0, -1]
     quorum.write_markers()
@@ -191,8 +192,10 @@ def test_a_transaction_is_found_by_whoever_writes_in_it() -> None:
     quorum.add(who, quorum.places(0))
     joined = quorum.join(who).producer_id
     leader = Leader(quorum.machine.image.transactions)
-    told = leader.page(1, 1, producer_ids=[joined, who[0]])
-    assert [(one.transactional_id, one.producer_id) for one in told.transactions] == [
+    answer = leader.page(1, 1, producer_ids=[joined, who[0]])
+    assert [
+        (transaction.transactional_id, transaction.producer_id) for transaction in answer.transactions
+    ] == [
         ("x", joined),
         ("x", who[0]),
     ]
@@ -221,12 +224,12 @@ def test_ids_that_come_and_go_meanwhile_hide_no_others() -> None:
     for name in names[::2]:
         leader.table.apply(TransactionalIdRemovedRecord(transactional_id=name))
     leader.table.apply(TransactionRecord(transactional_id="late", producer_id=9000))
-    found = [one.transactional_id for one in first.transactions]
+    found = [transaction.transactional_id for transaction in first.transactions]
     position = first.position
     while position >= 0:
-        told = leader.page(2, 1, position)
-        found += [one.transactional_id for one in told.transactions]
-        position = told.position
+        answer = leader.page(2, 1, position)
+        found += [transaction.transactional_id for transaction in answer.transactions]
+        position = answer.position
     assert set(names[1::2]) <= set(found) <= set(names)
     assert len(found) == len(set(found))
 
@@ -244,7 +247,7 @@ def test_a_listing_goes_on_only_where_it_began() -> None:
 def test_descriptions_are_told_in_parts_of_bounded_size() -> None:
     names = [f"id-{number}" for number in range(40)]
     leader = Leader(table_of(names, writers=30))
-    told: dict[str, int] = {}
+    writers_told: dict[str, int] = {}
     position, number, known = 0, -1, 0
     while position < len(names):
         answer = leader.tell(
@@ -256,14 +259,14 @@ def test_descriptions_are_told_in_parts_of_bounded_size() -> None:
             )
         )
         assert isinstance(answer, TransactionsTold)
-        for one in answer.transactions:
-            assert one.first_writer == told.get(one.transactional_id, 0)
-            told[one.transactional_id] = one.first_writer + len(one.writers)
+        for transaction in answer.transactions:
+            assert transaction.first_writer == writers_told.get(transaction.transactional_id, 0)
+            writers_told[transaction.transactional_id] = transaction.first_writer + len(transaction.writers)
         last = answer.transactions[-1]
-        number, known = (last.number, told[last.transactional_id]) if last.more_writers else (-1, 0)
+        number, known = (last.number, writers_told[last.transactional_id]) if last.more_writers else (-1, 0)
         assert answer.answered or answer.transactions[-1].writers
         position += answer.answered
-    assert told == dict.fromkeys(names, 30)
+    assert writers_told == dict.fromkeys(names, 30)
     assert leader.largest <= ANSWER_BYTES_MAX
     assert leader.most_calls < 20_000  # twice the real cost
 
@@ -277,19 +280,23 @@ def test_all_is_told_of_a_transaction() -> None:
     quorum.add(writer, quorum.places(1, 2))
     quorum.end(who, writers=[writer], version=7)
     quorum.write_markers(quorum.places(2))
-    told = Leader(quorum.machine.image.transactions).tell(
+    answer = Leader(quorum.machine.image.transactions).tell(
         AskTransactions(question=9, transactional_ids=["y", "x"])
     )
-    assert isinstance(told, TransactionsTold)
-    (one,) = told.transactions
+    assert isinstance(answer, TransactionsTold)
+    (transaction,) = answer.transactions
     state = quorum.state()
-    assert told.answered == 2
-    assert (one.transactional_id, one.phase, one.app_version) == ("x", Phase.PREPARE_COMMIT, 7)
-    assert (one.producer_id, one.producer_epoch) == (state.producer_id, state.producer_epoch)
-    assert (one.number, one.commit_index, one.timeout_ms) == (1, 0, 1000)
-    assert one.started_ms == state.started_ms > 0
-    assert {(writer.producer_id, tuple(writer.topics[0].partitions)) for writer in one.writers} == {
+    assert answer.answered == 2
+    assert (transaction.transactional_id, transaction.phase, transaction.app_version) == (
+        "x",
+        Phase.PREPARE_COMMIT,
+        7,
+    )
+    assert (transaction.producer_id, transaction.producer_epoch) == (state.producer_id, state.producer_epoch)
+    assert (transaction.number, transaction.commit_index, transaction.timeout_ms) == (1, 0, 1000)
+    assert transaction.started_ms == state.started_ms > 0
+    assert {(writer.producer_id, tuple(writer.topics[0].partitions)) for writer in transaction.writers} == {
         (who[0], (0, 1)),
         (joined.producer_id, (1,)),
     }
-    assert not one.more_writers
+    assert not transaction.more_writers

@@ -67,19 +67,19 @@ class StockWorld:
             configuration = SyncObjConf(autoTick=False, **settings)
             self.nodes[name] = make(Node(name), others, configuration, transport=self.links[name])
             self.nodes[name]._poller.poll = lambda timeout: None
-        for one in NAMES:
+        for name in NAMES:
             for other in NAMES:
-                if one < other:
-                    self.connect(one, other)
+                if name < other:
+                    self.connect(name, other)
 
-    def connect(self, one: str, other: str) -> None:
-        self.cut -= {(one, other), (other, one)}
-        self.links[one]._onNodeConnected(Node(other))
-        self.links[other]._onNodeConnected(Node(one))
+    def connect(self, first: str, second: str) -> None:
+        self.cut -= {(first, second), (second, first)}
+        self.links[first]._onNodeConnected(Node(second))
+        self.links[second]._onNodeConnected(Node(first))
 
-    def drop(self, one: str, other: str) -> None:
-        self.cut |= {(one, other), (other, one)}
-        for pair in ((one, other), (other, one)):
+    def drop(self, first: str, second: str) -> None:
+        self.cut |= {(first, second), (second, first)}
+        for pair in ((first, second), (second, first)):
             self.queues[pair].clear()
             self.links[pair[0]]._onNodeDisconnected(Node(pair[1]))
 
@@ -169,10 +169,11 @@ class StockSockets:
             self.step()
         return condition()
 
-    def connected(self, one: str, other: str) -> bool:
+    def connected(self, first: str, second: str) -> bool:
         """Return whether both nodes consider themselves connected."""
         return all(
-            self.nodes[here].isNodeConnected(Node(there)) for here, there in ((one, other), (other, one))
+            self.nodes[here].isNodeConnected(Node(there))
+            for here, there in ((first, second), (second, first))
         )
 
 

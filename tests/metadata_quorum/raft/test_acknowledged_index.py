@@ -44,11 +44,11 @@ steps = st.lists(
 
 
 @given(steps)
-def test_the_most_that_was_promised_counts(told: list[tuple[int, int | tuple[int, int]]]) -> None:
+def test_the_most_that_was_promised_counts(history: list[tuple[int, int | tuple[int, int]]]) -> None:
     known = AcknowledgedIndexes()
     terms: dict[int, int] = {}
     ends: dict[int, tuple[int, int]] = {}
-    for peer, what in told:
+    for peer, what in history:
         if isinstance(what, int):
             known.spoke_in(peer, what)
             terms[peer] = max(terms.get(peer, 0), what)

@@ -25,12 +25,12 @@ def silent_address() -> Iterator[tuple[str, int]]:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
         queued = [socket.socket() for _ in range(3)]
-        for one in queued:
-            one.setblocking(False)
-            one.connect_ex(listening.getsockname())
+        for client in queued:
+            client.setblocking(False)
+            client.connect_ex(listening.getsockname())
         yield listening.getsockname()
-        for one in queued:
-            one.close()
+        for client in queued:
+            client.close()
 
 
 async def test_a_node_that_does_not_answer_is_dialled_again_and_again(

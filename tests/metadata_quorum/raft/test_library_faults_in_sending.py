@@ -23,9 +23,9 @@ def _cut_off_leader_with_tail(world: StockWorld) -> tuple[str, str, list[int]]:
     rest = tuple(name for name in world.nodes if name != old)
     for name in rest:
         world.drop(old, name)
-    told: list[int] = []
+    committed: list[int] = []
     for number in range(30):
-        world.nodes[old].put(f"uncommitted {number}", callback=lambda _, error: told.append(error))
+        world.nodes[old].put(f"uncommitted {number}", callback=lambda _, error: committed.append(error))
     world.tick(old, seconds=0.01)
     world.step(300, rest)
     new = world.leader(rest)
@@ -34,20 +34,20 @@ def _cut_off_leader_with_tail(world: StockWorld) -> tuple[str, str, list[int]]:
     world.step(200, rest)
     world.nodes[new].forceLogCompaction()
     world.step(5, rest)
-    return old, new, told
+    return old, new, committed
 
 
 def test_hole_r2_library_commits_an_uncommitted_tail_on_a_snapshot_piece() -> None:
     with stock_world(appendEntriesUseBatch=True, logCompactionBatchSize=64) as world:
-        old, new, told = _cut_off_leader_with_tail(world)
+        old, new, committed = _cut_off_leader_with_tail(world)
         world.connect(old, new)
         world.tick(new)
         for _ in range(200):
             world.deliver(new, old, 1)
             world.nodes[old].doTick(0)
-            if 0 in told:
+            if 0 in committed:
                 break
-        assert 0 in told, "a caller gets success for an uncommitted command"
+        assert 0 in committed, "a caller gets success for an uncommitted command"
 
 
 def test_hole_r2_ours_does_not_move_the_commit_index_on_a_piece() -> None:
@@ -129,10 +129,10 @@ def test_hole_r5_ours_sends_an_entry_once(monkeypatch: pytest.MonkeyPatch) -> No
     world = World(6, 3, ())
     with virtual_time(world):
         leader = settled(world)
-        for one in world.nodes:
+        for node in world.nodes:
             for other in world.nodes:
-                if one != other:
-                    world.network.slow_down(one, other, (0.003, 0.003))
+                if node != other:
+                    world.network.slow_down(node, other, (0.003, 0.003))
         sent = 0
         encode = messages.encode
 

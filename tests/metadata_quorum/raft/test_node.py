@@ -234,11 +234,11 @@ async def test_hole_16_idle_links_stay_and_silent_ones_end(tmp_path: Path) -> No
         nodes.times = TransportTimes(ping_ms=30, silence_ms=300)
         await nodes.start()
         leader = await nodes.leader()
-        one, other = (node for node in nodes.nodes if node != leader)
-        idle = nodes.nodes[one]._links._links[other]
-        silent = nodes.nodes[leader]._links._links[one]
+        node, other = (node for node in nodes.nodes if node != leader)
+        idle = nodes.nodes[node]._links._links[other]
+        silent = nodes.nodes[leader]._links._links[node]
         await asyncio.sleep(0.8)
-        assert nodes.nodes[one]._links._links[other] is idle
+        assert nodes.nodes[node]._links._links[other] is idle
         silent.transport.pause_reading()
         await asyncio.wait_for(asyncio.shield(silent.closed), 60)
         await nodes.propose(b"connected again")

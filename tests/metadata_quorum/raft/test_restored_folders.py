@@ -81,16 +81,16 @@ async def test_a_restored_majority_waits_and_the_newer_folder_leads_when_an_oper
     caplog.set_level(logging.WARNING)
     async with quorum(tmp_path, 3) as nodes:
         newer, length = await progressed(nodes, tmp_path / "copies")
-        one, other = [node_id for node_id in nodes.ports if node_id != newer]
-        put_back(nodes, tmp_path / "copies", one, other)
+        node_id, other = [node_id for node_id in nodes.ports if node_id != newer]
+        put_back(nodes, tmp_path / "copies", node_id, other)
         await nodes.start()
-        await until(lambda: nodes.nodes[one].catching_up and nodes.nodes[other].catching_up)
+        await until(lambda: nodes.nodes[node_id].catching_up and nodes.nodes[other].catching_up)
         await asyncio.sleep(1.0)
         assert not any(node.is_leader for node in nodes.nodes.values())
 
-        await nodes.stop(one)
+        await nodes.stop(node_id)
         await nodes.stop(other)
-        await start_restored(nodes, one)
+        await start_restored(nodes, node_id)
         assert await nodes.leader() == newer
         assert "It votes all the same" in caplog.text
         await nodes.start(other)

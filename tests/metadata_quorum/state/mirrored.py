@@ -100,14 +100,14 @@ class Mirrors(ControllerWithBrokers):
         command = FollowTopics(mirror=mirror, topics=topics, seed=7 + self.machine.image.offset)
         return self.do(command, FollowTopicsResult)
 
-    def report(self, name: str = "t", index: int = 0, *, broker: int | None = None, **told: Any) -> None:
+    def report(self, name: str = "t", index: int = 0, *, broker: int | None = None, **fields: Any) -> None:
         """Report as the partition's leader, or as another broker."""
         state = self.partition(name, index)
         values: dict[str, Any] = {
             "topic_id": self.topic_id(name),
             "partition": index,
             "leader_epoch": state.leader_epoch,
-            **told,
+            **fields,
         }
         sender = state.leader if broker is None else broker
         command = ReportMirrorPartitions(broker_id=sender, partitions=[MirrorPartitionReport(**values)])
@@ -116,11 +116,11 @@ class Mirrors(ControllerWithBrokers):
     def accept(self, *topics: str, mirror: str = "m") -> PlainResult:
         return self.do(AcceptMirrorFaults(mirror=mirror, topics=list(topics)), PlainResult)
 
-    def announce(self, cut: int, mirror: str = "m", copies: int | None = None, **told: Any) -> PlainResult:
+    def announce(self, cut: int, mirror: str = "m", copies: int | None = None, **fields: Any) -> PlainResult:
         """Announce a round, by default for all existing copies."""
         known = len(self.machine.image.copies_of(mirror)) if copies is None else copies
         command = AnnounceMirrorCut(
-            mirror=mirror, cut=cut, metadata_offset=cut + 100, time_ms=cut + 1000, copies=known, **told
+            mirror=mirror, cut=cut, metadata_offset=cut + 100, time_ms=cut + 1000, copies=known, **fields
         )
         return self.do(command, PlainResult)
 
@@ -132,7 +132,7 @@ class Mirrors(ControllerWithBrokers):
         index: int = 0,
         *,
         broker: int | None = None,
-        **told: Any,
+        **fields: Any,
     ) -> None:
         """Report as the partition's leader, or as another broker, the offset at which a copy reached a round."""
         state = self.partition(name, index)
@@ -142,7 +142,7 @@ class Mirrors(ControllerWithBrokers):
             "leader_epoch": state.leader_epoch,
             "number": number,
             "offset": offset,
-            **told,
+            **fields,
         }
         sender = state.leader if broker is None else broker
         command = ReportMirrorCuts(broker_id=sender, partitions=[ReachedCut(**values)])

@@ -62,8 +62,8 @@ def formed(level: int = 1) -> Controller:
 def create(controller: Controller, *acls: Acl) -> list[str]:
     """Return the error message of each ACL; empty for success."""
     result: CreateAclsResult = do(controller, CreateAcls(acls=[AclEntry(**acl._asdict()) for acl in acls]))
-    assert {one.error_code for one in result.results if one.error_message} <= {ErrorCode.INVALID_REQUEST}
-    return [one.error_message for one in result.results]
+    assert {acl.error_code for acl in result.results if acl.error_message} <= {ErrorCode.INVALID_REQUEST}
+    return [acl.error_message for acl in result.results]
 
 
 def delete(controller: Controller, *filters: AclFilter) -> DeleteAclsResult:
@@ -73,7 +73,7 @@ def delete(controller: Controller, *filters: AclFilter) -> DeleteAclsResult:
 
 
 def removed(result: DeleteAclsResult) -> list[list[str]]:
-    return [[acl.resource_name for acl in one.acls] for one in result.results]
+    return [[acl.resource_name for acl in deletion.acls] for deletion in result.results]
 
 
 def named(*names: str, **changed: Any) -> list[Acl]:
@@ -150,7 +150,7 @@ def test_a_filter_of_something_unknown_is_refused_and_the_others_count(field: st
     controller = formed()
     create(controller, ANN)
     result = delete(controller, AclFilter()._replace(**{field: 0}), AclFilter())
-    assert [one.error_code for one in result.results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    assert [deletion.error_code for deletion in result.results] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     assert not controller.image.acls
 
 
@@ -253,10 +253,12 @@ def test_filters_find_what_kafka_describes(present: set[Acl], wanted: list[AclFi
     controller = formed()
     create(controller, *present)
     result = delete(controller, *wanted)
-    for one, told in zip(wanted, result.results, strict=True):
-        expected = sorted(acl for acl in present if found_by(one, acl))
-        assert [AclEntry(**acl._asdict()) for acl in expected] == told.acls
-    assert controller.image.acls == {acl for acl in present if not any(found_by(one, acl) for one in wanted)}
+    for acl_filter, deletion in zip(wanted, result.results, strict=True):
+        expected = sorted(acl for acl in present if found_by(acl_filter, acl))
+        assert [AclEntry(**acl._asdict()) for acl in expected] == deletion.acls
+    assert controller.image.acls == {
+        acl for acl in present if not any(found_by(acl_filter, acl) for acl_filter in wanted)
+    }
 
 
 @given(st.sets(acls, max_size=8), st.sets(acls, max_size=8))

@@ -82,7 +82,7 @@ def test_what_held_at_a_cut_is_told_or_it_is_said_that_it_is_not_known(
     every, table = Every(), TransactionTable()
     every.states.append((0, {}))
     history: AppVersionHistory | None = None
-    told: dict[str, int] = {}
+    known_versions: dict[str, int] = {}
     told_offset = told_cut = -1
     for number, step in enumerate(steps):
         record = play(every, step)
@@ -98,11 +98,11 @@ def test_what_held_at_a_cut_is_told_or_it_is_said_that_it_is_not_known(
         if found is None:
             assert cut < every.next_index - 1, "the current versions are known"
             continue
-        told = {} if found.is_whole else told
-        told.update(found.versions)
+        known_versions = {} if found.is_whole else known_versions
+        known_versions.update(found.versions)
         told_offset, told_cut = found.next_offset, cut
         expected = every.at_cut(cut)
-        assert {name: version for name, version in told.items() if version >= 0} == expected
+        assert {name: version for name, version in known_versions.items() if version >= 0} == expected
 
 
 def test_a_cut_before_the_memory_and_one_to_come_are_not_known() -> None:
@@ -143,8 +143,8 @@ def test_the_controller_keeps_it_through_commits_deletions_and_snapshots() -> No
     restored.restore(list(machine.snapshot()))
     assert restored.app_versions.at_cut(versions[0], -1, restored.image.offset) is None
     known = restored.image.offset
-    for one in (quorum.machine, restored):
-        assert one.app_versions.at_cut(versions[1], -1, one.image.offset) == VersionsAtCut(
+    for controller in (quorum.machine, restored):
+        assert controller.app_versions.at_cut(versions[1], -1, controller.image.offset) == VersionsAtCut(
             {"x": 7}, True, known
         )
     quorum.apply(DeleteTransactionalId(transactional_id="x"))
@@ -168,11 +168,11 @@ def test_many_versions_are_told_in_pages_and_another_leader_begins_anew() -> Non
 
     found, question, position = {}, 7, 0
     while position >= 0:
-        told = ask(question, position)
-        assert told.is_whole
-        assert told.next_offset == 50
-        found |= {one.transactional_id: one.app_version for one in told.versions}
-        question, position = question + 1, told.position
+        page = ask(question, position)
+        assert page.is_whole
+        assert page.next_offset == 50
+        found |= {version.transactional_id: version.app_version for version in page.versions}
+        question, position = question + 1, page.position
     assert question == 10
     assert found == {f"id-{number}": number for number in range(2 * LISTED_MAX + 1)}
     assert ask(20, LISTED_MAX).began_elsewhere

@@ -87,7 +87,7 @@ def decided_one_by_one() -> Iterator[None]:
     def electorate(work: Workspace, topic_id: bytes) -> Electorate:
         name = work.image.topics_by_id[topic_id].name
         return Electorate(
-            frozenset(one.broker_id for one in work.image.brokers.values() if one.usable),
+            frozenset(broker.broker_id for broker in work.image.brokers.values() if broker.usable),
             int(work.topic_config(name, "min.insync.replicas")),
             work.topic_config(name, "unclean.leader.election.enable") == "true",
         )

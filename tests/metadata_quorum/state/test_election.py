@@ -187,20 +187,24 @@ def test_a_lower_min_isr_ends_the_elr_where_writes_go_on_without_it(
     assert (new.elr, new.last_known_elr) == (((), ()) if ends else (state.elr, state.last_known_elr))
 
 
-def nearly_alike(one: PartitionState) -> list[PartitionState]:
-    """Return all states that differ from `one` in a single respect."""
-    (outsider,) = set(BROKERS) - set(one.replicas)
+def nearly_alike(partition: PartitionState) -> list[PartitionState]:
+    """Return all states that differ from `partition` in a single respect."""
+    (outsider,) = set(BROKERS) - set(partition.replicas)
     return [
-        replace(one, replicas=one.replicas[::-1]),
-        replace(one, replicas=(*one.replicas, outsider)),
-        replace(one, unclean=not one.unclean),
-        *(replace(one, leader=leader) for leader in (-1, *one.isr)),
-        *(replace(one, offline_replicas=(broker,)) for broker in one.replicas if broker != one.leader),
+        replace(partition, replicas=partition.replicas[::-1]),
+        replace(partition, replicas=(*partition.replicas, outsider)),
+        replace(partition, unclean=not partition.unclean),
+        *(replace(partition, leader=leader) for leader in (-1, *partition.isr)),
         *(
-            replace(one, **{name: tuple(each for each in getattr(one, name) if each != gone)})
+            replace(partition, offline_replicas=(broker,))
+            for broker in partition.replicas
+            if broker != partition.leader
+        ),
+        *(
+            replace(partition, **{name: tuple(each for each in getattr(partition, name) if each != gone)})
             for name in ("isr", "elr", "last_known_elr")
-            for gone in getattr(one, name)
-            if gone != one.leader
+            for gone in getattr(partition, name)
+            if gone != partition.leader
         ),
     ]
 
@@ -229,21 +233,21 @@ def check_all(
 @given(partitions(), ELECTORATES, ELECTORATES, PROGRESS, st.sampled_from(BROKERS))
 def test_partitions_that_are_alike_are_left_as_each_alone_would_be(
     leave: Leave,
-    one: PartitionState,
+    partition: PartitionState,
     electorate: Electorate,
     another: Electorate,
     progress: dict[int, LogEnd],
     gone: int,
 ) -> None:
     electorate, another = (replace(each, usable=each.usable - {gone}) for each in (electorate, another))
-    for other in nearly_alike(one):
-        states = (one, other, later(one), later(other))
+    for other in nearly_alike(partition):
+        states = (partition, other, later(partition), later(other))
         check_all(leave, gone, [(state, electorate, {}) for state in states])
     each_way = [
-        (one, electorate, {}),
-        (one, another, {}),
-        (one, electorate, progress),
-        (later(one), electorate, {}),
+        (partition, electorate, {}),
+        (partition, another, {}),
+        (partition, electorate, progress),
+        (later(partition), electorate, {}),
     ]
     check_all(leave, gone, each_way)
     check_all(leave, gone, reversed(each_way))

@@ -29,10 +29,10 @@ def restored(machine: Controller) -> Controller:
 
 
 def test_other_commands_and_other_terms_have_other_marks_at_the_same_offset() -> None:
-    one = played((1, FORM), (2, register(1)))
+    controller = played((1, FORM), (2, register(1)))
     others = [played((1, FORM), (2, register(2))), played((1, FORM), (3, register(1)))]
-    assert {other.image.offset for other in others} == {one.image.offset}
-    assert one.history not in {UNKNOWN, *(other.history for other in others)}
+    assert {other.image.offset for other in others} == {controller.image.offset}
+    assert controller.history not in {UNKNOWN, *(other.history for other in others)}
 
 
 def test_a_term_used_twice_is_told_apart() -> None:

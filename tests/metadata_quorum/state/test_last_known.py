@@ -203,7 +203,7 @@ def test_what_an_earlier_process_told_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "three", "leader"),
+    ("first", "third", "leader"),
     [
         ((1, 50), (0, 90), 1),
         ((0, 90), (0, 91), 3),
@@ -212,13 +212,13 @@ def test_what_an_earlier_process_told_does_not_count() -> None:
     ],
 )
 def test_the_latest_leader_epoch_comes_before_the_offset_and_then_the_order_of_replicas(
-    one: tuple[int, int], three: tuple[int, int], leader: int
+    first: tuple[int, int], third: tuple[int, int], leader: int
 ) -> None:
     made = lost_both()
     for broker_id in (1, 3):
         made.start(broker_id)
         made.unfence(broker_id)
-    assert elect_last_known(made, told(made, b1=one, b3=three)) == leader
+    assert elect_last_known(made, told(made, b1=first, b3=third)) == leader
 
 
 def test_a_replica_that_is_further_along_than_all_of_them_leads_instead() -> None:

@@ -46,7 +46,7 @@ def cluster() -> Mirrors:
 
 
 def follow(cluster: Mirrors, *acls: Acl, mirror: str = "m") -> PlainResult:
-    entries = [AclEntry(**one._asdict()) for one in acls]
+    entries = [AclEntry(**acl._asdict()) for acl in acls]
     return cluster.do(FollowAcls(mirror=mirror, acls=entries), PlainResult)
 
 

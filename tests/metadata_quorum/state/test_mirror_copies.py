@@ -166,14 +166,14 @@ def test_a_topic_that_was_made_anew_stops_all_its_partitions(cluster: Mirrors) -
 
 def test_the_lineage_of_a_copy_only_rises(cluster: Mirrors) -> None:
     cluster.follow(at_source())
-    for told, expected in (
+    for reported, expected in (
         (((3, 0),), ((3, 0),)),
         (((3, 0), (5, 40)), ((3, 0), (5, 40))),
         (((4, 50),), ((3, 0), (5, 40))),
         (((6, 39),), ((3, 0), (5, 40))),
         (((6, 40), (7, 40), (7, 90)), ((3, 0), (5, 40), (6, 40), (7, 40))),
     ):
-        cluster.report(epochs=epochs(*told))
+        cluster.report(epochs=epochs(*reported))
         assert cluster.copy().lineage == expected
     copy = cluster.copy()
     assert [copy.source_epoch_below(offset) for offset in (0, 1, 40, 41, 99)] == [NO_EPOCH, 3, 3, 7, 7]
@@ -202,22 +202,22 @@ def test_the_first_fault_stays(cluster: Mirrors) -> None:
     assert cluster.copy().lineage == (), "records with a fault are not copied"
 
 
-@pytest.mark.parametrize("told", [(77, 1, 2), (-1, 1, 2), (GAP, -1, 2), (GAP, 3, 2), (GAP, -1, -1)])
+@pytest.mark.parametrize("fault_range", [(77, 1, 2), (-1, 1, 2), (GAP, -1, 2), (GAP, 3, 2), (GAP, -1, -1)])
 def test_a_fault_behind_which_nobody_could_go_on_is_none(
-    cluster: Mirrors, told: tuple[int, int, int]
+    cluster: Mirrors, fault_range: tuple[int, int, int]
 ) -> None:
     cluster.follow(at_source())
-    cluster.report(fault=told[0], fault_first=told[1], fault_end=told[2])
+    cluster.report(fault=fault_range[0], fault_first=fault_range[1], fault_end=fault_range[2])
     assert cluster.copy().fault is None
 
 
 @pytest.mark.parametrize(
-    "told", [{"epochs": epochs((1, 0))}, {"begins_at": 5}, {"fault": 1, "fault_first": 1, "fault_end": 2}]
+    "fields", [{"epochs": epochs((1, 0))}, {"begins_at": 5}, {"fault": 1, "fault_first": 1, "fault_end": 2}]
 )
 @pytest.mark.parametrize(
     "who", ["former epoch", "follower", "paused", "promoted", "no copy", "gone", "no partition"]
 )
-def test_reports_that_count_for_nothing(cluster: Mirrors, told: dict[str, Any], who: str) -> None:
+def test_reports_that_count_for_nothing(cluster: Mirrors, fields: dict[str, Any], who: str) -> None:
     cluster.follow(at_source(factor=3))
     cluster.create(topic("ours"))
     changes: dict[str, Any] = {}
@@ -225,7 +225,11 @@ def test_reports_that_count_for_nothing(cluster: Mirrors, told: dict[str, Any], 
         case "former epoch":
             changes = {"leader_epoch": cluster.partition().leader_epoch - 1}
         case "follower":
-            changes = {"broker": next(one for one in (1, 2, 3) if one != cluster.partition().leader)}
+            changes = {
+                "broker": next(
+                    broker_id for broker_id in (1, 2, 3) if broker_id != cluster.partition().leader
+                )
+            }
         case "paused":
             cluster.alter(PAUSED)
         case "promoted":
@@ -237,7 +241,7 @@ def test_reports_that_count_for_nothing(cluster: Mirrors, told: dict[str, Any], 
         case "no partition":
             changes = {"partition": 1}
     offset = cluster.machine.image.offset
-    cluster.report(**told, **changes)
+    cluster.report(**fields, **changes)
     assert cluster.machine.image.offset == offset
 
 

@@ -42,7 +42,7 @@ def refused(result: Any, code: int, said: str) -> None:
 
 
 def numbers(cluster: Mirrors) -> list[int]:
-    return [one.number for one in cluster.cuts().rounds]
+    return [mirror_round.number for mirror_round in cluster.cuts().rounds]
 
 
 # Rounds
@@ -52,7 +52,10 @@ def test_rounds_are_numbered_and_remember_their_cuts(cluster: Mirrors) -> None:
     for cut in (5, 5, 9):
         assert not cluster.announce(cut).error_code
     rounds = cluster.cuts().rounds
-    assert [(one.number, one.cut, one.metadata_offset, one.time_ms) for one in rounds] == [
+    assert [
+        (mirror_round.number, mirror_round.cut, mirror_round.metadata_offset, mirror_round.time_ms)
+        for mirror_round in rounds
+    ] == [
         (0, 5, 105, 1005),
         (1, 5, 105, 1005),
         (2, 9, 109, 1009),
@@ -112,7 +115,7 @@ def test_what_is_before_the_newest_whole_round_is_forgotten(cluster: Mirrors) ->
 def test_one_command_tells_of_many_copies_and_rounds(cluster: Mirrors) -> None:
     cluster.announce(5)
     cluster.announce(6)
-    told = [
+    reached = [
         ReachedCut(
             topic_id=cluster.topic_id("t"),
             partition=index,
@@ -124,7 +127,7 @@ def test_one_command_tells_of_many_copies_and_rounds(cluster: Mirrors) -> None:
         for number in (0, 1)
     ]
     for broker in (1, 2, 3):
-        assert not cluster.do(ReportMirrorCuts(broker_id=broker, partitions=told), PlainResult).error_code
+        assert not cluster.do(ReportMirrorCuts(broker_id=broker, partitions=reached), PlainResult).error_code
     assert cluster.whole() == 1
     assert [cluster.cuts().offset((cluster.topic_id("t"), index), 1) for index in (0, 1)] == [1, 11]
 
@@ -192,7 +195,11 @@ def test_reports_that_count_for_nothing(cluster: Mirrors, who: str) -> None:
         case "former epoch":
             changes = {"leader_epoch": cluster.partition().leader_epoch - 1}
         case "follower":
-            changes = {"broker": next(one for one in (1, 2, 3) if one != cluster.partition().leader)}
+            changes = {
+                "broker": next(
+                    broker_id for broker_id in (1, 2, 3) if broker_id != cluster.partition().leader
+                )
+            }
         case "faulted":
             cluster.report(fault=GAP, fault_first=10, fault_end=20)
         case "no copy":
@@ -262,7 +269,7 @@ def test_a_leader_that_may_lack_records_has_reached_nothing(cluster: Mirrors) ->
     assert cluster.whole() == 0, "there is no leader, and nothing is lost yet"
     cluster.machine.image.check()
     last = {index: cluster.partition(index=index).isr for index in (0, 1)}
-    other = next(one for one in (1, 2, 3) if all(one not in isr for isr in last.values()))
+    other = next(broker_id for broker_id in (1, 2, 3) if all(broker_id not in isr for isr in last.values()))
     cluster.unfence(other)
     assert [cluster.partition(index=index).leader for index in (0, 1)] == [other, other]
     assert cluster.whole() is None
@@ -299,10 +306,10 @@ def test_who_asks_again_is_told_the_same_cut(cluster: Mirrors) -> None:
     cluster.announce(5)
     for index in (0, 1):
         cluster.reach(0, 10, index=index)
-    told = cluster.promote_at_cut()
-    assert (told.error_code, told.number, told.cut, told.time_ms) == (0, 0, 5, 1005)
+    result = cluster.promote_at_cut()
+    assert (result.error_code, result.number, result.cut, result.time_ms) == (0, 0, 5, 1005)
     offset = cluster.machine.image.offset
-    assert cluster.promote_at_cut() == told
+    assert cluster.promote_at_cut() == result
     assert cluster.machine.image.offset == offset
     assert not cluster.alter(PROMOTED).error_code
 

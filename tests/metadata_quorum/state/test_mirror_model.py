@@ -104,8 +104,8 @@ class MirrorModel(RuleBasedStateMachine):
     def alter(self, name: str, phase: MirrorPhase) -> None:
         before = {
             (topic, index): self.epoch(topic, index)
-            for topic, one in self.topics.items()
-            for index in range(len(one.parts))
+            for topic, copied in self.topics.items()
+            for index in range(len(copied.parts))
         }
         error = self.cluster.alter(phase, name).error_code
         known = self.phases.get(name)
@@ -263,15 +263,15 @@ class MirrorModel(RuleBasedStateMachine):
             return
         topic, now = self.topics[name], self.cluster.partition(name, index)
         pairs = data.draw(st.lists(st.tuples(st.integers(0, 9), OFFSETS), min_size=1, max_size=3))
-        told = {"broker": broker, "leader_epoch": epoch}
+        fields = {"broker": broker, "leader_epoch": epoch}
         match what:
             case "epochs":
-                self.cluster.report(name, index, **told, epochs=epochs(*pairs))
+                self.cluster.report(name, index, **fields, epochs=epochs(*pairs))
             case "begins":
-                self.cluster.report(name, index, **told, begins_at=first)
+                self.cluster.report(name, index, **fields, begins_at=first)
             case _:
                 self.cluster.report(
-                    name, index, **told, fault=what, fault_first=first, fault_end=first + more
+                    name, index, **fields, fault=what, fault_first=first, fault_end=first + more
                 )
         counts = (now.leader, now.leader_epoch) == (broker, epoch)
         part = topic.parts[index]
@@ -401,8 +401,8 @@ class MirrorModel(RuleBasedStateMachine):
         whole = self.newest_whole(topic.mirror)
         for number in [number for number in rounds.cuts if whole is not None and number < whole]:
             del rounds.cuts[number]
-            for one in self.parts_of(topic.mirror):
-                one.reached.pop(number, None)
+            for other_part in self.parts_of(topic.mirror):
+                other_part.reached.pop(number, None)
 
     @rule(mirror=MIRROR_NAMES)
     def promote_at_cut(self, mirror: str) -> None:
@@ -454,8 +454,10 @@ class MirrorModel(RuleBasedStateMachine):
         assert image.topics.keys() == self.topics.keys()
         assert image.transactions.next_commit_index == self.next_commit_index
         for mirror in self.phases:
-            told, known_rounds = self.cluster.cuts(mirror), self.rounds_of(mirror)
-            assert {one.number: one.cut for one in told.rounds} == known_rounds.cuts
+            cuts, known_rounds = self.cluster.cuts(mirror), self.rounds_of(mirror)
+            assert {
+                mirror_round.number: mirror_round.cut for mirror_round in cuts.rounds
+            } == known_rounds.cuts
             assert self.cluster.whole(mirror) == self.newest_whole(mirror)
         for name, topic in self.topics.items():
             state = image.topics[name]

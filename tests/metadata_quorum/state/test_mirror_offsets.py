@@ -36,7 +36,7 @@ def cluster() -> Mirrors:
     results = cluster.follow(
         at_source(factor=3), at_source(COPY, partitions=2, factor=3, source_id=b"o" * 16)
     )
-    assert not any(one.error_code for one in results), results
+    assert not any(result.error_code for result in results), results
     cluster.create(topic(OWN, partitions=2, factor=3))
     return cluster
 
@@ -57,14 +57,14 @@ def offset(cluster: Mirrors, group: str, number: int) -> MirroredOffset:
     return MirroredOffset(group=group, topic_id=cluster.topic_id("t"), offset=number)
 
 
-def tell(cluster: Mirrors, index: int, *offsets: MirroredOffset, is_last: bool = True, **told: Any) -> None:
+def tell(cluster: Mirrors, index: int, *offsets: MirroredOffset, is_last: bool = True, **fields: Any) -> None:
     state = cluster.partition(COPY, index)
     values = {
         "broker_id": state.leader,
         "topic_id": cluster.topic_id(COPY),
         "partition": index,
         "leader_epoch": state.leader_epoch,
-        **told,
+        **fields,
     }
     command = TellMirrorOffsets(offsets=list(offsets), is_last=is_last, **values)
     assert not cluster.do(command, PlainResult).error_code

@@ -95,7 +95,14 @@ class OffsetsModel(RuleBasedStateMachine):
                 if self.cluster.partition(offsets_copy(name), index).leader >= 0:
                     self.cluster.reach(newest.number, 7, offsets_copy(name), index)
             number = self.cluster.whole(name)
-            at = next((one for one in self.cluster.cuts(name).rounds if one.number == number), None)
+            at = next(
+                (
+                    mirror_round
+                    for mirror_round in self.cluster.cuts(name).rounds
+                    if mirror_round.number == number
+                ),
+                None,
+            )
             assert bool(self.cluster.promote_at_cut(name).error_code) == (at is None)
             if at is None:
                 return
@@ -142,7 +149,7 @@ class OffsetsModel(RuleBasedStateMachine):
         now = self.cluster.partition(name, index)
         if now.leader >= 0 and data.draw(st.integers(0, 3)):
             return now.leader, now.leader_epoch
-        led = sorted(one[1:] for one in self.leaders.get(name, ()) if one[0] == index)
+        led = sorted(leadership[1:] for leadership in self.leaders.get(name, ()) if leadership[0] == index)
         return data.draw(st.sampled_from(led or [(1, 0)]))
 
     # Reports of copies, and offsets of groups
@@ -155,7 +162,7 @@ class OffsetsModel(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.due.keys() & self.copies)))
         copy = self.cluster.machine.image.topics[offsets_copy(name)]
         broker, epoch = self.drawn_leader(data, copy.name, index)
-        told = [
+        mirrored = [
             MirroredOffset(group=group, topic_id=copy.id, partition=place, offset=offset)
             for group, place, offset in offsets
         ]
@@ -164,7 +171,7 @@ class OffsetsModel(RuleBasedStateMachine):
             topic_id=copy.id,
             partition=index,
             leader_epoch=epoch,
-            offsets=told,
+            offsets=mirrored,
             is_last=is_last,
         )
         state, due = self.cluster.partition(copy.name, index), self.due[name]
@@ -256,11 +263,11 @@ class OffsetsModel(RuleBasedStateMachine):
             self.cluster.unfence(broker)
         for name in sorted(self.due):
             copy = self.cluster.machine.image.topics.get(offsets_copy(name))
-            told: dict[str, Any] = {"topic_id": copy.id if copy is not None else ZERO_UUID, "is_last": True}
+            fields: dict[str, Any] = {"topic_id": copy.id if copy is not None else ZERO_UUID, "is_last": True}
             for index in sorted(self.to_tell[name]):
                 state = self.cluster.partition(offsets_copy(name), index)
                 leads = {"broker_id": state.leader, "leader_epoch": state.leader_epoch}
-                self.cluster.do(TellMirrorOffsets(partition=index, **leads, **told), PlainResult)
+                self.cluster.do(TellMirrorOffsets(partition=index, **leads, **fields), PlainResult)
             self.cluster.accept(mirror=name)
             for index in PARTS:
                 state = self.cluster.partition(OWN, index)

@@ -35,7 +35,10 @@ def cluster() -> Mirrors:
 
 
 def versions(cluster: Mirrors) -> dict[str, int]:
-    return {name: one.app_version for name, one in cluster.machine.image.transactions.by_id.items()}
+    return {
+        name: transaction.app_version
+        for name, transaction in cluster.machine.image.transactions.by_id.items()
+    }
 
 
 def init(cluster: Mirrors, name: str) -> InitTransactionalIdResult:
@@ -117,7 +120,7 @@ def test_who_was_told_of_other_changes_begins_no_round(cluster: Mirrors) -> None
     assert not cluster.announce(8, told_offset=90, next_offset=90).error_code, "an older cut"
     assert len(cluster.cuts().rounds) == len(before.rounds)
     cluster.announce(11, told_offset=90, next_offset=90)
-    assert [one.cut for one in cluster.cuts().rounds] == [5, 9, 11]
+    assert [mirror_round.cut for mirror_round in cluster.cuts().rounds] == [5, 9, 11]
 
 
 def test_a_snapshot_has_them(cluster: Mirrors) -> None:

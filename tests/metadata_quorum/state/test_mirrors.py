@@ -77,7 +77,7 @@ def test_a_mirror_is_active_from_the_beginning() -> None:
         ({"topics": "x" * (TEXT_LENGTH_MAX + 1)}, "16384 characters"),
         ({"groups": "x" * (TEXT_LENGTH_MAX + 1)}, "16384 characters"),
         ({"start": -3}, "start -3"),
-        ({"options": [MirrorOption(name=str(one)) for one in range(OPTIONS_MAX + 1)]}, "51 options"),
+        ({"options": [MirrorOption(name=str(number)) for number in range(OPTIONS_MAX + 1)]}, "51 options"),
     ],
 )
 def test_what_cannot_be_a_mirror_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -142,7 +142,7 @@ def test_a_source_is_reached_elsewhere_and_otherwise(cluster: Mirrors) -> None:
     assert known()[1] == (("sasl_plain_password", "b"),), "it was changed meanwhile"
     assert not cluster.reconnect(options=options("c"), replaces=options("b")).error_code
     assert known() == ("elsewhere:9092", (("sasl_plain_password", "c"),))
-    many = [MirrorOption(name=str(one)) for one in range(OPTIONS_MAX + 1)]
+    many = [MirrorOption(name=str(number)) for number in range(OPTIONS_MAX + 1)]
     refused(cluster.reconnect(options=many), ErrorCode.INVALID_REQUEST, "51 options")
 
 
@@ -292,8 +292,8 @@ def test_a_promotion_begins_one_leader_epoch_in_every_partition_of_the_mirror(cl
     cluster.fence(1)
     before = {
         (name, index): state
-        for name, one in cluster.machine.image.topics.items()
-        for index, state in one.partitions.items()
+        for name, topic_state in cluster.machine.image.topics.items()
+        for index, state in topic_state.partitions.items()
     }
     applied = cluster.apply(AlterMirror(name="m", phase=PROMOTED))
     for (name, index), old in before.items():
@@ -319,7 +319,7 @@ def test_a_mirror_is_limited_when_it_is_made_or_later(cluster: Mirrors) -> None:
     cluster.create_mirror("n", bandwidth=5_000)
     assert not cluster.do(LimitMirror(name="m", bandwidth=7_000), PlainResult).error_code
     cluster.machine = cluster.restored()
-    assert {name: one.bandwidth for name, one in cluster.machine.image.mirrors.by_name.items()} == {
+    assert {name: mirror.bandwidth for name, mirror in cluster.machine.image.mirrors.by_name.items()} == {
         "m": 7_000,
         "n": 5_000,
     }

@@ -209,7 +209,7 @@ def renew(of: ControllerWithBrokers, broker_id: int, *indexes: int) -> list[int]
     result = of.do(command, RenewReplicasResult)
     of.machine.check()
     assert result.error_code == 0
-    return [one.partition for one in result.renewed]
+    return [replica.partition for replica in result.renewed]
 
 
 def test_a_damaged_replica_is_taken_back_with_nothing() -> None:
@@ -264,7 +264,10 @@ def report_writability(of: ControllerWithBrokers, broker_id: int, *indexes: int,
 def test_a_replica_on_a_full_disk_leaves_at_once_and_may_come_back() -> None:
     made = cluster([1, 2, 3], [2, 3, 1])
     assert report_writability(made, 1, 0, 1, 7, writable=False) == 0
-    assert [(one.leader, one.isr, one.offline_replicas) for one in (state(made, 0), state(made, 1))] == [
+    assert [
+        (partition.leader, partition.isr, partition.offline_replicas)
+        for partition in (state(made, 0), state(made, 1))
+    ] == [
         (2, (2, 3), (1,)),
         (2, (2, 3), (1,)),
     ]

@@ -42,9 +42,9 @@ def alter(controller: Controller, *entries: EntityQuotaChanges, validate_only: b
     """Return the error message of each entity; empty for success."""
     result = do(controller, AlterClientQuotas(entries=list(entries), validate_only=validate_only))
     assert isinstance(result, AlterClientQuotasResult)
-    codes = {one.error_code for one in result.entries if one.error_message}
+    codes = {entry.error_code for entry in result.entries if entry.error_message}
     assert codes <= {ErrorCode.INVALID_REQUEST}
-    return [one.error_message for one in result.entries]
+    return [entry.error_message for entry in result.entries]
 
 
 @pytest.mark.parametrize(

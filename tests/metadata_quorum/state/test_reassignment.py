@@ -60,9 +60,11 @@ def set_isr(cluster: ControllerWithBrokers, isr: list[int], ends: dict[int, int]
         partition_epoch=state.partition_epoch,
         new_isr=[
             IsrMember(
-                broker_id=one, broker_epoch=cluster.epoch(one), log_end_offset=(ends or {}).get(one, -1)
+                broker_id=broker_id,
+                broker_epoch=cluster.epoch(broker_id),
+                log_end_offset=(ends or {}).get(broker_id, -1),
             )
-            for one in isr
+            for broker_id in isr
         ],
     )
     command = AlterPartition(
@@ -250,7 +252,7 @@ class Moving:
             command = BeginControlledShutdown(broker_id=given[0], broker_epoch=epoch)
             cluster.do(command, ControlledShutdownResult)
         elif kind == "lag" and before.leader >= 0 and len(before.isr) > 1:
-            left = [one for one in before.isr if one == before.leader or one % 2]
+            left = [broker_id for broker_id in before.isr if broker_id == before.leader or broker_id % 2]
             set_isr(cluster, left)
         elif kind == "expand":
             self.expand()
@@ -261,9 +263,13 @@ class Moving:
     def expand(self) -> None:
         state = state_of(self.cluster)
         brokers = self.cluster.machine.image.brokers
-        able = [one for one in state.replicas if brokers[one].usable and one not in state.isr]
+        able = [
+            broker_id
+            for broker_id in state.replicas
+            if brokers[broker_id].usable and broker_id not in state.isr
+        ]
         if state.leader >= 0 and able:
-            members = [one for one in state.isr if brokers[one].usable]
+            members = [broker_id for broker_id in state.isr if brokers[broker_id].usable]
             joined = [*members, able[0]]
             assert set_isr(self.cluster, joined) is ErrorCode.NONE
             self.check_isr(replace(state, isr=tuple(joined)))
@@ -300,9 +306,9 @@ def test_whatever_happens_a_move_loses_no_in_sync_replica_and_comes_to_its_end(
     for kind, given_ in steps:
         moving.step(kind, given_)
     target = [
-        one
-        for one in state_of(moving.cluster).replicas
-        if one not in state_of(moving.cluster).removing_replicas
+        broker_id
+        for broker_id in state_of(moving.cluster).replicas
+        if broker_id not in state_of(moving.cluster).removing_replicas
     ]
     for broker_id in BROKERS:  # now all brokers live, and catch up
         moving.cluster.start(broker_id, clean=True)

@@ -454,8 +454,8 @@ def test_given_assignments_count_against_the_limit_of_a_command() -> None:
 
 def test_names_collide_with_those_created_by_the_same_command() -> None:
     codes = [
-        one.error_code
-        for one in ControllerWithBrokers(1).create(topic("a.b"), topic("a_b"), topic("b_c"), topic("b.c"))
+        result.error_code
+        for result in ControllerWithBrokers(1).create(topic("a.b"), topic("a_b"), topic("b_c"), topic("b.c"))
     ]
     assert codes == [0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0, ErrorCode.INVALID_TOPIC_EXCEPTION]
 

@@ -40,7 +40,7 @@ def test_a_partition_on_its_way_begins_a_leadership_above_all_there_can_have_bee
     cluster.create(assigned("orders", [1, 2]))
     move = TopicReassignment(name="orders", partitions=[WantedReplicas(partition=0, replicas=[1, 3])])
     moved = cluster.do(AlterPartitionReassignments(topics=[move]), AlterPartitionReassignmentsResult)
-    assert [one.error_code for one in moved.partitions] == [0]
+    assert [partition.error_code for partition in moved.partitions] == [0]
     before = cluster.machine.image.topics["orders"].partitions[0]
     assert before.is_moving
     cluster.do(DeclareRestored(), PlainResult)
@@ -56,7 +56,7 @@ def test_the_replica_that_is_furthest_along_leads_whatever_the_isr_was() -> None
     cluster.create(assigned("orders", [1, 2, 3]))
     topic = cluster.topic_id("orders")
     cluster.do(DeclareRestored(), PlainResult)
-    told = [
+    log_ends = [
         ReplicaLogEnd(
             topic_id=topic,
             partition=0,
@@ -67,6 +67,6 @@ def test_the_replica_that_is_furthest_along_leads_whatever_the_isr_was() -> None
         )
         for broker_id, leader_epoch, end in ((1, 3, 900), (2, 4, 700), (3, 4, 710))
     ]
-    cluster.do(ElectLastKnown(progress=told), PlainResult)
+    cluster.do(ElectLastKnown(progress=log_ends), PlainResult)
     state = cluster.machine.image.topics_by_id[topic].partitions[0]
     assert (state.leader, state.isr) == (3, (3,))

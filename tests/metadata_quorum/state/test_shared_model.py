@@ -84,8 +84,8 @@ class SharedTransactions(RuleBasedStateMachine):
             return
         if not self.open:
             self.number, self.open, self.last = self.number + 1, True, None
-        told = (found.error_code, (found.producer_id, found.producer_epoch), found.number)
-        assert told == (OK, self.owner, self.number)
+        answer = (found.error_code, (found.producer_id, found.producer_epoch), found.number)
+        assert answer == (OK, self.owner, self.number)
 
     @rule()
     def init(self) -> None:
@@ -164,9 +164,9 @@ class SharedTransactions(RuleBasedStateMachine):
     def end_again(self) -> None:
         """Repeat the end after a lost answer. Only markers may have been written since."""
         assert self.last is not None
-        asked, told = self.last
-        if asked.number in (-1, told.number):
-            assert self.ask(asked) == told
+        asked, answer = self.last
+        if asked.number in (-1, answer.number):
+            assert self.ask(asked) == answer
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), what=st.sampled_from(("stranger", "old epoch", "old epoch", "number", "owner")))
@@ -176,7 +176,7 @@ class SharedTransactions(RuleBasedStateMachine):
         if what == "stranger":
             asked = replace(asked, writers=(*self.writers, (10**6, 0)))
         elif what == "old epoch":
-            stale = [one for one in self.given if one not in (*self.writers, self.owner)]
+            stale = [identity for identity in self.given if identity not in (*self.writers, self.owner)]
             if not stale:
                 return
             asked = replace(asked, writers=(*self.writers, data.draw(st.sampled_from(stale))))
@@ -272,7 +272,7 @@ class SharedTransactions(RuleBasedStateMachine):
         assert self.versions == sorted(set(self.versions)), "a version was committed twice"
         if self.open:
             joined = dict(self.writers)
-            known = {one.producer_id: one.producer_epoch for one in state.writers.values()}
+            known = {writer.producer_id: writer.producer_epoch for writer in state.writers.values()}
             known.pop(self.owner[0], None)
             assert known == joined
 

@@ -18,14 +18,14 @@ def test_the_owner_chooses_whose_records_count() -> None:
     cluster = Transactions()
     owner = cluster.begin()
     cluster.add(owner, cluster.places(0))
-    one, other = identity(cluster.join(owner)), identity(cluster.join(owner))
-    assert len({owner[0], one[0], other[0]}) == 3
-    cluster.add(one, cluster.places(0, 1))
+    writer, other = identity(cluster.join(owner)), identity(cluster.join(owner))
+    assert len({owner[0], writer[0], other[0]}) == 3
+    cluster.add(writer, cluster.places(0, 1))
     cluster.add(other, cluster.places(1))
     cluster.check()
-    cluster.end(owner, writers=[one])
+    cluster.end(owner, writers=[writer])
     chosen = {writer.producer_id for writer in cluster.state().writers.values() if writer.committed}
-    assert chosen == {owner[0], one[0]}
+    assert chosen == {owner[0], writer[0]}
     cluster.check()
     cluster.write_markers()
     assert cluster.state().phase is Phase.COMPLETE_COMMIT
@@ -127,8 +127,8 @@ def test_a_writer_that_wrote_nothing_may_be_chosen_or_not() -> None:
     cluster = Transactions()
     owner = cluster.begin()
     cluster.add(owner, ())
-    one, _ = identity(cluster.join(owner)), identity(cluster.join(owner))
-    assert cluster.end(owner, writers=[one]).commit_index == 0
+    writer, _ = identity(cluster.join(owner)), identity(cluster.join(owner))
+    assert cluster.end(owner, writers=[writer]).commit_index == 0
     assert cluster.state().phase is Phase.COMPLETE_COMMIT, "no marker is missing anywhere"
     cluster.check()
 
@@ -152,7 +152,7 @@ def test_what_writers_have_written_is_aborted_when_the_time_is_over() -> None:
     cluster.do(due, PlainResult)
     state = cluster.state()
     assert state.phase is Phase.PREPARE_ABORT
-    assert not any(one.committed for one in state.writers.values())
+    assert not any(joined.committed for joined in state.writers.values())
     assert cluster.add(writer, cluster.places(2)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     assert cluster.join(owner).error_code == ErrorCode.INVALID_TXN_STATE
     cluster.write_markers()

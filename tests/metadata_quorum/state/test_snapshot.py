@@ -135,6 +135,10 @@ def test_fencing_a_broker_looks_at_each_of_its_partitions_a_few_times() -> None:
         cluster.create(topic(f"t{number}", 1000, 3))
     with counted_calls() as calls:
         cluster.fence(1)
-    states = [state for one in cluster.machine.image.topics.values() for state in one.partitions.values()]
+    states = [
+        state
+        for topic_state in cluster.machine.image.topics.values()
+        for state in topic_state.partitions.values()
+    ]
     assert not any(1 in state.isr for state in states)
     assert calls.count < 300_000

@@ -105,21 +105,21 @@ class TransactionsMachine(RuleBasedStateMachine):
     @rule(data=st.data(), which=WHO)
     def init_again(self, data: st.DataObject, which: str) -> None:
         name, model = self._some(data)
-        told = model.identity(which)
-        found = self.cluster.init(name, known=told)
-        if told not in (model.who, model.former) and model.phase != "decided":
+        identity = model.identity(which)
+        found = self.cluster.init(name, known=identity)
+        if identity not in (model.who, model.former) and model.phase != "decided":
             assert found.error_code == FENCED
         elif model.phase == "decided":
             assert found.error_code == BUSY
         elif model.phase == "open":
-            if told != model.who:
+            if identity != model.who:
                 assert found.error_code == FENCED
                 return
             model.rise(asked=True)
             model.decide(False)
             assert found.error_code == BUSY
         else:
-            if told == model.who:
+            if identity == model.who:
                 model.begin_anew(asked=True)
             elif model.outcome is False:
                 model.outcome = None
@@ -131,11 +131,11 @@ class TransactionsMachine(RuleBasedStateMachine):
     def add(self, data: st.DataObject, which: str, indexes: set[int], broker: int) -> None:
         name, model = self._some(data)
         places = self.cluster.places(*indexes)
-        told = model.identity(which)
-        error = self.cluster.add(told, places, name, broker).error_code
-        if model.offered and told == model.former:
+        identity = model.identity(which)
+        error = self.cluster.add(identity, places, name, broker).error_code
+        if model.offered and identity == model.former:
             assert error == ABORTED
-        elif told != model.who:
+        elif identity != model.who:
             assert error == FENCED
         elif model.phase == "decided":
             assert error == BUSY
@@ -150,21 +150,21 @@ class TransactionsMachine(RuleBasedStateMachine):
     @rule(data=st.data(), which=WHO, commits=st.booleans(), bumps=st.booleans())
     def end(self, data: st.DataObject, which: str, commits: bool, bumps: bool) -> None:
         name, model = self._some(data)
-        told = model.identity(which)
-        ended = self.cluster.end(told, commits=commits, bumps=bumps, name=name)
+        identity = model.identity(which)
+        ended = self.cluster.end(identity, commits=commits, bumps=bumps, name=name)
         error = ended.error_code
-        repeated = model.outcome == commits and told == (model.former if bumps else model.who)
-        was_aborted = model.offered and told == model.former
-        is_of_an_earlier_life = commits and not bumps and model.outcome is True and told == model.former
+        repeated = model.outcome == commits and identity == (model.former if bumps else model.who)
+        was_aborted = model.offered and identity == model.former
+        is_of_an_earlier_life = commits and not bumps and model.outcome is True and identity == model.former
         if is_of_an_earlier_life:
             assert error == (BUSY if model.phase == "decided" else OK)
-            assert error != OK or (ended.producer_id, ended.producer_epoch) == told
+            assert error != OK or (ended.producer_id, ended.producer_epoch) == identity
         elif repeated or (was_aborted and not commits):
             assert error == OK
             assert (ended.producer_id, ended.producer_epoch) == model.who
         elif was_aborted:
             assert error == ABORTED
-        elif told != model.who:
+        elif identity != model.who:
             assert error == FENCED
         elif model.phase == "decided":
             assert error == (BUSY if bumps else STATE)
@@ -216,7 +216,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             assert error == BUSY
         else:
             assert error == OK
-            self.gone += [(name, one) for one in (*model.zombies, model.who)]
+            self.gone += [(name, identity) for identity in (*model.zombies, model.who)]
             del self.models[name]
 
     @precondition(lambda self: self.gone)
@@ -238,7 +238,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         for model in self.models.values():
             for place in before:
                 model.settle(place)
-        usable = [one.broker_id for one in self.cluster.machine.image.brokers.values() if one.usable]
+        usable = [broker.broker_id for broker in self.cluster.machine.image.brokers.values() if broker.usable]
         while not usable:
             self.cluster.unfence(1)
             usable = [1]

@@ -43,7 +43,7 @@ def alter(controller: Controller, *changes: ScramCredentialChange) -> list[int]:
     result = decode_result(command, controller.apply(1, 1, encode_command(None, command)).result)
     assert isinstance(result, AlterScramCredentialsResult)
     assert result.error_code == ErrorCode.NONE
-    return [one.error_code for one in result.changes]
+    return [change.error_code for change in result.changes]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_delegation_tokens_of_a_user_go_with_its_last_credential() -> None:
     )
     applied = controller.apply(1, 1, encode_command(None, command))
     assert sorted(controller.image.delegation_tokens) == ["of Group:ann", "of User:bob"]
-    records = [type(record_of(one)).__name__ for _, one in applied.changes]
+    records = [type(record_of(applied_change)).__name__ for _, applied_change in applied.changes]
     assert records == ["ScramCredentialRecord", *2 * ["DelegationTokenRemovedRecord"]], "in one entry"
 
 
@@ -115,7 +115,7 @@ def test_tokens_are_removed_in_the_same_order_by_a_node_that_began_with_a_snapsh
         give_token(controller, token_id, "User:ann")
     restored.restore(controller.snapshot())
     command = AlterScramCredentials(changes=[change("ann", keys=DELETED)], removes_tokens=True)
-    applied = [one.apply(1, 1, encode_command(None, command)) for one in (controller, restored)]
+    applied = [machine.apply(1, 1, encode_command(None, command)) for machine in (controller, restored)]
     assert applied[0].changes == applied[1].changes
     assert len(applied[0].changes) == 4
 

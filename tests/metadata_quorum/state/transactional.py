@@ -140,7 +140,10 @@ class Transactions(ControllerWithBrokers):
             producer_epoch=who[1],
             commits=commits,
             bumps_epoch=bumps,
-            writers=[t.ChosenWriter(producer_id=one, producer_epoch=epoch) for one, epoch in writers],
+            writers=[
+                t.ChosenWriter(producer_id=producer_id, producer_epoch=epoch)
+                for producer_id, epoch in writers
+            ],
             number=number,
             app_version=version,
             origin=self.origin(broker),
@@ -184,9 +187,9 @@ class Transactions(ControllerWithBrokers):
                 partition=index,
                 leader_epoch=state.leader_epoch if leader_epoch is None else leader_epoch,
                 writers=[
-                    t.WrittenMarker(producer_id=producer_id, number=one.number)
-                    for producer_id, one in here
-                    if one.phase.is_decided
+                    t.WrittenMarker(producer_id=producer_id, number=transaction.number)
+                    for producer_id, transaction in here
+                    if transaction.phase.is_decided
                 ],
             )
             command = t.ReportMarkers(
@@ -220,7 +223,9 @@ class Transactions(ControllerWithBrokers):
                     if broker in partition.replicas:
                         self._check_place(broker, image, (topic.id, index))
         assert all(image.offset == self.machine.image.offset for image in self.images.values())
-        assert table.next_commit_index >= max((one.commit_index for one in table.by_id.values()), default=0)
+        assert table.next_commit_index >= max(
+            (transaction.commit_index for transaction in table.by_id.values()), default=0
+        )
 
     def _check_place(self, broker: int, image: ClusterImage, place: Place) -> None:
         ours, theirs = self.machine.image.transactions.at(place), image.transactions.at(place)
