@@ -68,8 +68,8 @@ class Client:
 
     def admin(self, topic: str, group: str) -> dict[str, Any]:
         """Return the report of its admin client."""
-        told: dict[str, Any] = json.loads(self.told("admin", topic, group))
-        return told
+        report: dict[str, Any] = json.loads(self.told("admin", topic, group))
+        return report
 
     @contextmanager
     def loading(self, topic: str, *codecs: str) -> Iterator[Load]:
@@ -138,10 +138,12 @@ def stored(bootstrap: str, topic: str, expected: list[list[int]]) -> list[list[i
     output = Output(bootstrap, topic, len(expected))
 
     def reached() -> bool:
-        return all(len(set(one)) >= len(other) for one, other in zip(output.values, expected, strict=True))
+        return all(
+            len(set(values)) >= len(wanted) for values, wanted in zip(output.values, expected, strict=True)
+        )
 
     output.wait_until(reached, "all numbers", WAIT_S)
-    return [[int(value) for value in one] for one in output.values]
+    return [[int(value) for value in values] for values in output.values]
 
 
 def kill_and_restart_leader(cluster: RunningCluster, topic: str, partition: int, load: Load) -> None:
@@ -177,7 +179,7 @@ def check_records(client: Client, topic: str, *codecs: str, once: bool = True, k
         if kill:
             kill_and_restart_leader(client.cluster, topic, 0, load)
     there = stored(client.cluster.bootstrap, topic, load.expected)
-    assert (there if once else [list(dict.fromkeys(one)) for one in there]) == load.expected
+    assert (there if once else [list(dict.fromkeys(values)) for values in there]) == load.expected
     count = sum(map(len, there))
     assert by_partition(client.told("read", topic, str(count)), load.partitions) == there
 
@@ -234,7 +236,7 @@ def check_copies(client: Client, source: str, *, once: bool = True) -> None:
             copier.start()
         load.finish()
         copied = stored(client.cluster.bootstrap, target, load.expected)
-        assert (copied if once else [sorted(set(one)) for one in copied]) == load.expected
+        assert (copied if once else [sorted(set(values)) for values in copied]) == load.expected
     assert stored(client.cluster.bootstrap, source, load.expected) == load.expected
 
 
@@ -242,7 +244,7 @@ def wait_for_commits(copier: Program, more: int) -> None:
     """Return once the copier has committed `more` further transactions."""
 
     def committed() -> int:
-        lines = [one for one in copier.said.rpartition("\n")[0].splitlines() if '"commits":' in one]
+        lines = [line for line in copier.said.rpartition("\n")[0].splitlines() if '"commits":' in line]
         return sum(json.loads(lines[-1])["commits"].values()) if lines else 0
 
     goal = committed() + more
@@ -260,7 +262,7 @@ def _repeats(*members: Program) -> int:
 
 
 def _numbers(*members: Program) -> list[int]:
-    return [int(value) for one in members for _, value in _READ.findall(one.said)]
+    return [int(value) for member in members for _, value in _READ.findall(member.said)]
 
 
 def make_empty_group(client: Client, topic: str, group: str) -> None:

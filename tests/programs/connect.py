@@ -24,7 +24,7 @@ _BUSY = (0, 404, 409, 500, 503)  # it starts, does not know yet, rebalances, wai
 
 def connect_with(connector: str) -> Jars:
     """Return the jars of Connect and of a connector, by its Maven coordinates."""
-    modules = (f"org.apache.kafka:{one}:{VERSION}" for one in _MODULES)
+    modules = (f"org.apache.kafka:{module}:{VERSION}" for module in _MODULES)
     return Jars("kafka-connect", (*modules, connector, "org.slf4j:slf4j-simple:1.7.36"))
 
 
@@ -75,7 +75,7 @@ class Worker(Program):
     def states(self, connector: str) -> list[tuple[str, str]]:
         """Return the state and worker of the connector and of each of its tasks."""
         status = self.ask("GET", f"/connectors/{connector}/status")
-        return [(one["state"], one["worker_id"]) for one in (status["connector"], *status["tasks"])]
+        return [(task["state"], task["worker_id"]) for task in (status["connector"], *status["tasks"])]
 
     def wait_until_running(self, connector: str, tasks: int = 1, timeout_s: float = WAIT_S) -> None:
         """Return once the connector and this number of its tasks run."""
@@ -98,12 +98,12 @@ class Worker(Program):
 
 def worker_of(workers: Sequence[Worker], connector: str, asked: Worker | None = None) -> Worker:
     """Return the worker that runs the connector's first task, as a worker reports it."""
-    answering = asked or next(one for one in workers if one.alive)
+    answering = asked or next(worker for worker in workers if worker.alive)
 
     def found() -> Worker | None:
         states = answering.states(connector)
         with suppress(StopIteration, IndexError):
-            return next(one for one in workers if states[1] == ("RUNNING", one.id))
+            return next(worker for worker in workers if states[1] == ("RUNNING", worker.id))
         return None
 
     return wait_for(found, f"a worker that runs {connector}", WAIT_S)

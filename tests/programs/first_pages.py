@@ -110,14 +110,14 @@ class Newcomer:
         return Program(["bash", "-c", script], self._folder / log)
 
     def _here(self, text: str) -> str:
-        for told, used in self._addresses.items():
-            text = text.replace(told, used)
+        for written, used in self._addresses.items():
+            text = text.replace(written, used)
         return text
 
 
 def _python_of(commands: list[str]) -> Path:
     """Return the interpreter of an environment in which pip has installed the section's packages, once."""
-    wanted = [one for one in commands if one.startswith(_PIP)]
+    wanted = [command for command in commands if command.startswith(_PIP)]
     if not wanted:
         return Path(sys.executable)
     digest = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:12]
@@ -125,7 +125,7 @@ def _python_of(commands: list[str]) -> Path:
     python = folder / "bin/python"
     if not (folder / "complete").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        for one in wanted:
-            subprocess.run(f"{python} -m {one}", shell=True, check=True)
+        for command in wanted:
+            subprocess.run(f"{python} -m {command}", shell=True, check=True)
         (folder / "complete").touch()
     return python

@@ -143,13 +143,13 @@ class FlinkJob:
     def checkpoints(self) -> list[Path]:
         """Return the complete checkpoints, the oldest first."""
         found = self._folder.glob("*/chk-*/_metadata")
-        return [one.parent for one in sorted(found, key=lambda one: one.stat().st_mtime_ns)]
+        return [path.parent for path in sorted(found, key=lambda path: path.stat().st_mtime_ns)]
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
         """Return once `condition()` holds; fails with the end of the job's output if it ends before."""
-        wait_until(lambda: condition() or not all(one.alive for one in self._processes()), what, 240)
-        for one in self._processes():
-            assert one.alive, one.said[-3000:]
+        wait_until(lambda: condition() or not all(process.alive for process in self._processes()), what, 240)
+        for process in self._processes():
+            assert process.alive, process.said[-3000:]
 
     def hold_checkpoint(self) -> Path:
         """Return the next checkpoint, which is complete although none of its transactions is, or will be, committed."""
@@ -215,14 +215,14 @@ class FlinkCluster(FlinkJob):
         self.tasks = [Program(runs, folder / f"tasks-{number}.log") for number in range(2)]
 
     def __enter__(self) -> Self:
-        for one in self.tasks:
-            one.start()
+        for task in self.tasks:
+            task.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         super().__exit__(*_)
-        for one in self.tasks:
-            one.kill9()
+        for task in self.tasks:
+            task.kill9()
 
     def _command(self) -> Sequence[str]:
         manager = (_MANAGER, *self._configuration, "--job-classname", Path(_SOURCE).stem)

@@ -46,9 +46,9 @@ class Given:
     def paid(self) -> list[Message]:
         """Expected joins: every order of a customer with every payment within the window."""
         return sorted(
-            (customer, f"{one[2]}+{other[2]}")
+            (customer, f"{event[2]}+{other[2]}")
             for customer, events in self.events.items()
-            for one in events
+            for event in events
             for other in events
-            if one[0] == "orders" and other[0] == "payments" and abs(one[1] - other[1]) * 50 <= WINDOW_MS
+            if event[0] == "orders" and other[0] == "payments" and abs(event[1] - other[1]) * 50 <= WINDOW_MS
         )

@@ -41,8 +41,10 @@ class Jars:
     def _pom(self) -> str:
         tags = ("groupId", "artifactId", "version")
         wanted = "".join(
-            f"<dependency>{''.join(f'<{t}>{p}</{t}>' for t, p in zip(tags, one.split(':'), strict=True))}</dependency>"
-            for one in self.artifacts
+            "<dependency>"
+            f"{''.join(f'<{t}>{p}</{t}>' for t, p in zip(tags, artifact.split(':'), strict=True))}"
+            "</dependency>"
+            for artifact in self.artifacts
         )
         return (
             '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

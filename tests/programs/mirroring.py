@@ -89,7 +89,7 @@ class Side:
 
         def total() -> int | None:
             # Each attempt looks up the partitions again, since the client keeps the last known leaders.
-            places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
+            places = [TopicPartition(topic, number) for number in range(self.partitions(topic))]
             asked = dict.fromkeys(places, OffsetSpec.latest())
             with suppress(KafkaException, TimeoutError):  # leaders change, or are dead
                 return sum(answer.result(5).offset for answer in self._admin.list_offsets(asked).values())
@@ -100,11 +100,11 @@ class Side:
     def read(self, topic: str) -> dict[int, list[Placed]]:
         """Return all committed records of a topic here, by partition."""
         found: dict[int, list[Placed]] = defaultdict(list)
-        places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
+        places = [TopicPartition(topic, number) for number in range(self.partitions(topic))]
         consumer = self._consumer("nobody")
-        ends = {one.partition: consumer.get_watermark_offsets(one, 30)[1] for one in places}
-        consumer.assign([TopicPartition(topic, one.partition, 0) for one in places])
-        while any(max(one.offset, 0) < ends[one.partition] for one in consumer.position(places)):
+        ends = {place.partition: consumer.get_watermark_offsets(place, 30)[1] for place in places}
+        consumer.assign([TopicPartition(topic, place.partition, 0) for place in places])
+        while any(max(reached.offset, 0) < ends[reached.partition] for reached in consumer.position(places)):
             for message in consumer.consume(10_000, 0.2):
                 record, partition, offset = _mirrored(message), message.partition(), message.offset()
                 assert partition is not None
@@ -137,8 +137,8 @@ class Side:
     def offsets(self, group: str, topic: str) -> dict[int, int]:
         """Return a group's committed offsets here; negative for none."""
         consumer = self._consumer(group)
-        places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
-        found = {one.partition: one.offset for one in consumer.committed(places, 30)}
+        places = [TopicPartition(topic, number) for number in range(self.partitions(topic))]
+        found = {partition.partition: partition.offset for partition in consumer.committed(places, 30)}
         consumer.close()
         return found
 
@@ -157,7 +157,7 @@ class Side:
 
 def _mirrored(message: Message) -> Mirrored:
     assert message.error() is None, message.error()
-    headers = tuple(tuple(one) for one in message.headers() or ())
+    headers = tuple(tuple(header) for header in message.headers() or ())
     return Mirrored(message.key(), message.value(), headers, message.timestamp())
 
 

@@ -44,7 +44,7 @@ def test_every_way_into_a_secured_cluster(tmp_path: Path) -> None:
             secured,
             "confluent-javascript",
             [node, str(Path(program).with_name("secured.mjs"))],
-            expected={key: told for key, told in TOLD.items() if key != "setting"},
+            expected={key: report for key, report in TOLD.items() if key != "setting"},
         )
 
 

@@ -32,12 +32,12 @@ def orders(prefix: str) -> Iterator[Sent]:
 
 def expected(sent: list[Sent]) -> dict[str, set[str]]:
     """Return the expected contents of each topic."""
-    all_of = [one.value for one in sent]
+    all_of = [message.value for message in sent]
     return {
-        "paid": {f"paid {one}" for one in all_of},
-        "booked": {f"booked paid {one}" for one in all_of},
-        "refused": {f"refused {one}" for one in all_of if one.endswith("7")},
-        "audited": {f"audited {one}" for one in all_of},
+        "paid": {f"paid {value}" for value in all_of},
+        "booked": {f"booked paid {value}" for value in all_of},
+        "refused": {f"refused {value}" for value in all_of if value.endswith("7")},
+        "audited": {f"audited {value}" for value in all_of},
     }
 
 

@@ -54,7 +54,7 @@ def test_a_table_moves_between_workers(cluster: RunningCluster, tmp_path: Path) 
         with Input(cluster.bootstrap, events("first"), 100) as given:
             go_on(totals)
         totals.wait_for(len(given.sent), 120)
-        once = Counter(one.key for one in given.sent)
+        once = Counter(message.key for message in given.sent)
         assert numbers(totals) == {key: list(range(1, n + 1)) for key, n in once.items()}
         check_changelog(admin)
         with worker(cluster, tmp_path, "ben") as ben:
@@ -65,15 +65,15 @@ def test_a_table_moves_between_workers(cluster: RunningCluster, tmp_path: Path) 
                 ann.start()
                 go_on(totals)
                 kill_with_a_broker(cluster, ben, totals)
-            for one in (
+            for process in (
                 ann,
                 ben,
             ):  # at a rebalance Faust may pass over messages, and it does not commit those
-                one.kill9()
-                one.start()
+                process.kill9()
+                process.start()
             sent = [*given.sent, *second.sent]
-            totals.wait_until(lambda: told(totals) >= {one.value for one in sent}, "all", 120)
-            assert told(totals) == {one.value for one in sent}
+            totals.wait_until(lambda: told(totals) >= {message.value for message in sent}, "all", 120)
+            assert told(totals) == {message.value for message in sent}
             check_counts(sent, totals)
 
 
@@ -89,9 +89,9 @@ def test_faust_passes_over_messages_without_any_cluster(order: str, missing: ran
     """
     argv = [str(FAUST.python), str(SCRIPTS / "faust_seek.py"), order]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
-    told = json.loads(done.stdout)
-    assert told["offset"] == 41, "all up to 40 were fetched"
-    assert set(range(11, 41)) - set(told["delivered"]) == set(missing)
+    report = json.loads(done.stdout)
+    assert report["offset"] == 41, "all up to 40 were fetched"
+    assert set(range(11, 41)) - set(report["delivered"]) == set(missing)
 
 
 def told(totals: Output) -> set[str]:
@@ -101,7 +101,7 @@ def told(totals: Output) -> set[str]:
 
 def check_counts(sent: list[Sent], totals: Output) -> None:
     """Check that no count is lost with a worker: the last one of a key is that of all its messages, or more."""
-    of_key = Counter(one.key for one in sent)
+    of_key = Counter(message.key for message in sent)
     assert all(of_key[key] <= found[-1] for key, found in numbers(totals).items())
 
 

@@ -24,7 +24,10 @@ TOLD = {
 
 @pytest.mark.parametrize(
     "section",
-    [pytest.param(one, marks=() if one == "FastStream" else (pytest.mark.java, needs_jdk)) for one in TOLD],
+    [
+        pytest.param(name, marks=() if name == "FastStream" else (pytest.mark.java, needs_jdk))
+        for name in TOLD
+    ],
 )
 def test_the_first_program(cluster: RunningCluster, tmp_path: Path, section: str) -> None:
     folder = tmp_path / "empty"
@@ -32,11 +35,11 @@ def test_the_first_program(cluster: RunningCluster, tmp_path: Path, section: str
     with ExitStack() as running:
         Newcomer(folder, cluster.bootstrap, "First pages").follow(running).wait(60)
         newcomer = Newcomer(folder, cluster.bootstrap, section)
-        told = newcomer.follow(running)
+        program = newcomer.follow(running)
 
         def complete() -> bool:
             newcomer.check()
-            return TOLD[section] <= set(told.said.splitlines()) or not told.alive
+            return TOLD[section] <= set(program.said.splitlines()) or not program.alive
 
         wait_until(complete, f"{TOLD[section]}", 120)
-        assert TOLD[section] <= set(told.said.splitlines()), told.said[-3000:]
+        assert TOLD[section] <= set(program.said.splitlines()), program.said[-3000:]

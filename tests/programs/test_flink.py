@@ -88,7 +88,7 @@ def check(cluster: RunningCluster, sent: Iterable[Sent], copied: Copied) -> None
 
 def copied_again(sent: Iterable[Sent], copied: Copied) -> set[str]:
     """Return the lines with two copies. No line may be missing, or have more copies."""
-    assert copied.settle() == {one.value for one in sent}
+    assert copied.settle() == {message.value for message in sent}
     assert max(copied.times.values()) <= 2
     return {line for line, times in copied.times.items() if times == 2}
 
@@ -112,7 +112,7 @@ def opened(cluster: RunningCluster) -> list[tuple[str, str]]:
     async def ask() -> list[tuple[str, str]]:
         async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             listed = await admin.list_transactions(states=("Ongoing", "PrepareCommit", "PrepareAbort"))
-            return [(one.transactional_id, one.state) for one in listed]
+            return [(transaction.transactional_id, transaction.state) for transaction in listed]
 
     return asyncio.run(ask())
 
@@ -392,14 +392,14 @@ def kill_some(cluster: RunningCluster, job: FlinkCluster, chance: random.Random,
 
     The first two come back.
     """
-    hit = [one for one in ("manager", "tasks", "leader") if chance.random() < KILLED] or ["manager"]
+    hit = [process for process in ("manager", "tasks", "leader") if chance.random() < KILLED] or ["manager"]
     chance.shuffle(hit)
     print(f"turn {turn}: {hit}")
     tasks = chance.choice(job.tasks)
-    for one in hit:
-        if one == "manager":
+    for victim in hit:
+        if victim == "manager":
             job.kill9()
-        elif one == "tasks":
+        elif victim == "tasks":
             tasks.kill9()
         elif all(node.alive for node in cluster.brokers):
             kill_leader(cluster, turn)

@@ -42,6 +42,6 @@ def test_sums_through_kills(cluster: RunningCluster, tmp_path: Path, library: st
             sums.wait_for(60, 120)
             for turn in range(4):
                 kill_and_start(cluster, job, turn, sums)
-        wanted = total([(one.key or "", one.value) for one in given.sent])
+        wanted = total([(message.key or "", message.value) for message in given.sent])
         sums.wait_until(lambda: total(sums.messages).total() >= wanted.total(), "every payment", 120)
         assert total(sums.messages) == wanted

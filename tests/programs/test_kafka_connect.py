@@ -154,7 +154,7 @@ def kill_and_start(cluster: RunningCluster, worker: Worker, turn: int, topic: Ou
 def fence_zombie(workers: list[Worker], topic: Output) -> None:
     """Stop the source's worker until the other one goes on in its place, and let it wake up again."""
     zombie = worker_of(workers, "source")
-    heir = next(one for one in workers if one is not zombie)
+    heir = next(worker for worker in workers if worker is not zombie)
     zombie.pause()
     try:
         wait_until(lambda: worker_of(workers, "source", heir) is heir, "an heir of the source", WAIT_S)

@@ -42,7 +42,7 @@ def test_words_and_payments_through_kills(cluster: RunningCluster, tmp_path: Pat
     admin = create_topics(cluster, "lines", "orders", "payments", "counts", "paid", partitions=PARTITIONS)
     counts, paid = (Output(cluster.bootstrap, topic, PARTITIONS) for topic in ("counts", "paid"))
     with ExitStack() as running:
-        both = [running.enter_context(one) for one in instances(cluster, tmp_path)]
+        both = [running.enter_context(instance) for instance in instances(cluster, tmp_path)]
         given = Given(seed=5)
         with Input(cluster.bootstrap, given.messages()):
             counts.wait_for(100, 120)
@@ -52,7 +52,7 @@ def test_words_and_payments_through_kills(cluster: RunningCluster, tmp_path: Pat
         paid.wait_for(len(given.paid), 120)
         assert sorted(counts.messages) == given.counts
         assert sorted(paid.messages) == given.paid
-        assert all("FAILED" not in one.said for one in both)
+        assert all("FAILED" not in program.said for program in both)
         check_internal_topics(cluster, admin)
 
 
@@ -77,7 +77,8 @@ def check_internal_topics(cluster: RunningCluster, admin: AdminClient) -> None:
         assert {key: entries[key].value for key in wanted} == wanted, resource.name
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "lows"})
     lows = [
-        consumer.get_watermark_offsets(TopicPartition(repartitioned, one), 30)[0] for one in range(PARTITIONS)
+        consumer.get_watermark_offsets(TopicPartition(repartitioned, partition), 30)[0]
+        for partition in range(PARTITIONS)
     ]
     consumer.close()
     assert min(lows) > 0

@@ -44,10 +44,12 @@ def names(cluster: RunningCluster, tmp_path: Path) -> dict[str, str]:
         producer.produce(topic, f"value {number}", f"key {number}", number // RECORDS)
     assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, one, 2) for one in range(2)], asynchronous=False)
+    consumer.commit(
+        offsets=[TopicPartition(topic, partition, 2) for partition in range(2)], asynchronous=False
+    )
     consumer.close()
     (described,) = admin.describe_topics(TopicCollection([topic])).values()
-    replicas = [one.id for one in described.result(30).partitions[0].replicas]
+    replicas = [replica.id for replica in described.result(30).partitions[0].replicas]
     return {
         "at": f"--bootstrap-server {cluster.bootstrap}",
         "topic": topic,
@@ -165,6 +167,6 @@ def options(tool: Tool) -> set[str]:
     """Return all options in the tool's help, and in that of its commands."""
     return {
         option
-        for command in ((), *((one,) for one in tool.commands))
+        for command in ((), *((command,) for command in tool.commands))
         for option in _OPTION.findall(run_alone(tool, [*command, "--help"])[1])
     }

@@ -76,7 +76,7 @@ def test_mirrors_both_ways_through_kills(
     sides = (theirs, ours)
     with mirror_maker(tmp_path, theirs.bootstrap, ours.bootstrap, exactly_once=exactly_once) as program:
         with (
-            Input(theirs.bootstrap, records(theirs.topic)) as one,
+            Input(theirs.bootstrap, records(theirs.topic)) as first,
             Input(ours.bootstrap, records(ours.topic)) as two,
         ):
             wait_for_more(*sides)
@@ -88,7 +88,7 @@ def test_mirrors_both_ways_through_kills(
             for side in sides:
                 wait_until(partial(follows, side), f"{side.mirror} like its origin", WAIT_S)
             wait_for_more(*sides)
-            begun = [read_so_far(side, given) for side, given in ((theirs, one), (ours, two))]
+            begun = [read_so_far(side, given) for side, given in ((theirs, first), (ours, two))]
             wait_for_more(*sides)
         for (here, there), read in zip((sides, sides[::-1]), begun, strict=True):
             check_mirror(here, there, exactly_once=exactly_once)
@@ -151,19 +151,24 @@ def check_mirror(here: Side, there: Side, *, exactly_once: bool) -> None:
     """Check that each record is in the mirror, in its partition and order, once if `exactly_once`, and that the
     settings are equal.
     """
-    written = {number: [one.record for one in placed] for number, placed in here.read(here.topic).items()}
+    written = {
+        number: [placement.record for placement in placed] for number, placed in here.read(here.topic).items()
+    }
 
     def copied() -> dict[int, list[Mirrored]]:
-        return {number: [one.record for one in placed] for number, placed in there.read(there.mirror).items()}
+        return {
+            number: [placement.record for placement in placed]
+            for number, placed in there.read(there.mirror).items()
+        }
 
     def arrived() -> bool:
         found = copied()
-        return all(set(found.get(number, ())) >= set(one) for number, one in written.items())
+        return all(set(found.get(number, ())) >= set(records) for number, records in written.items())
 
     wait_until(arrived, f"all records in {there.mirror}", WAIT_S)
     found = copied()
     if not exactly_once:  # those whose offsets a killed process had not committed come again
-        found = {number: list(dict.fromkeys(one)) for number, one in found.items()}
+        found = {number: list(dict.fromkeys(records)) for number, records in found.items()}
     assert found == written
     assert there.config(there.mirror, *SETTINGS) == here.config(here.topic, *SETTINGS) == SETTINGS | CHANGED
 
@@ -173,16 +178,22 @@ def check_moved(here: Side, there: Side, begun: list[Mirrored]) -> None:
     mirror.
     """
     written, copied = here.read(here.topic), there.read(there.mirror)
-    done = {one: offset for one, offset in here.offsets(MOVING, here.topic).items() if offset >= 0}
+    done = {
+        partition: offset for partition, offset in here.offsets(MOVING, here.topic).items() if offset >= 0
+    }
 
     def translated() -> dict[int, int]:
-        return {one: offset for one, offset in there.offsets(MOVING, there.mirror).items() if offset >= 0}
+        return {
+            partition: offset
+            for partition, offset in there.offsets(MOVING, there.mirror).items()
+            if offset >= 0
+        }
 
     wait_until(lambda: translated().keys() >= done.keys(), f"{MOVING} in {there.mirror}", WAIT_S)
     for number, offset in translated().items():
-        unread = {one.record for one in written[number] if one.offset >= done[number]}
-        assert unread <= {one.record for one in copied[number] if one.offset >= offset}
-    every = {one.record for placed in written.values() for one in placed}
+        unread = {placement.record for placement in written[number] if placement.offset >= done[number]}
+        assert unread <= {placement.record for placement in copied[number] if placement.offset >= offset}
+    every = {placement.record for placed in written.values() for placement in placed}
     there.go_on(there.mirror, lambda read: {*begun, *read} >= every, WAIT_S)
 
 

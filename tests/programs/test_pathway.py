@@ -30,10 +30,10 @@ def words(seed: int) -> Iterator[Sent]:
         yield Sent("words", None, f"word{chance.randrange(20)}")
 
 
-def last_counts(told: Output) -> Counter[str]:
+def last_counts(output: Output) -> Counter[str]:
     """Return the newest count of each word; all of a word's changes are in one partition."""
     found: Counter[str] = Counter()
-    for value in itertools.chain.from_iterable(told.values):
+    for value in itertools.chain.from_iterable(output.values):
         change = json.loads(value)
         if change["diff"] == 1:
             found[change["word"]] = change["count"]
@@ -42,12 +42,12 @@ def last_counts(told: Output) -> Counter[str]:
 
 def test_counts_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
     create_topics(cluster, "words", "counts", partitions=PARTITIONS)
-    told = Output(cluster.bootstrap, "counts", PARTITIONS)
+    output = Output(cluster.bootstrap, "counts", PARTITIONS)
     arguments = cluster.bootstrap, str(tmp_path / "state")
     with PATHWAY.program("pathway_counts.py", tmp_path / "counts.log", *arguments) as program:
         with Input(cluster.bootstrap, words(seed=3)) as given:
-            told.wait_for(60, 120)
+            output.wait_for(60, 120)
             for turn in range(4):
-                kill_and_start(cluster, program, turn, told)
-        wanted = Counter(one.value for one in given.sent)
-        told.wait_until(lambda: last_counts(told) == wanted, "every word", 120)
+                kill_and_start(cluster, program, turn, output)
+        wanted = Counter(message.value for message in given.sent)
+        output.wait_until(lambda: last_counts(output) == wanted, "every word", 120)

@@ -39,7 +39,7 @@ def events(seed: int) -> Iterator[Sent]:
 
 def expected(sent: list[Sent]) -> list[Count]:
     """Return the expected counts: every key and window start, with every number up to its messages'."""
-    windows = Counter((one.key, one.timestamp_ms // WINDOW_MS * WINDOW_MS) for one in sent)
+    windows = Counter((message.key, message.timestamp_ms // WINDOW_MS * WINDOW_MS) for message in sent)
     return sorted((key, start, n) for (key, start), total in windows.items() for n in range(1, total + 1))
 
 

@@ -115,12 +115,12 @@ def test_what_the_admin_client_is_told(
 ) -> None:
     client, topic = make(cluster, tmp_path), f"admin-{make.__name__}"
     make_empty_group(client, topic, f"g-{topic}")
-    told = client.admin(f"new-{topic}", f"g-{topic}")
-    listed, *reasons = told.pop("listed"), told.pop("created twice"), told.pop("fewer partitions")
+    report = client.admin(f"new-{topic}", f"g-{topic}")
+    listed, *reasons = report.pop("listed"), report.pop("created twice"), report.pop("fewer partitions")
     assert listed[1:] == [3, "3600000"]  # by a broker that may not have heard of more partitions yet
     assert ["already exists" in reasons[0], "is invalid" in reasons[1]] == [True, True]
-    assert "retention.ms" in told.pop("altered wrongly")
-    acls = told.pop("acls listed"), told.pop("acls deleted")
+    assert "retention.ms" in report.pop("altered wrongly")
+    acls = report.pop("acls listed"), report.pop("acls deleted")
     if make is newer:  # Sarama 1.45 does not look at the code
-        assert all("Security features are disabled" in one for one in acls)
-    assert told == expected_of_admin()
+        assert all("Security features are disabled" in acl for acl in acls)
+    assert report == expected_of_admin()

@@ -57,21 +57,22 @@ def test_jobs_and_orders_through_kills(cluster: RunningCluster, tmp_path: Path) 
             running.enter_context(Program([*argv, cluster.bootstrap, name], tmp_path / f"{name}.log"))
             for name in ("ann", "ben")
         ]
-        for one in both:
-            one.wait_until_said("STARTED", WAIT_S)
+        for program in both:
+            program.wait_until_said("STARTED", WAIT_S)
         with Input(cluster.bootstrap, jobs_and_orders(), per_second=60) as given:
             billed.wait_for(50, WAIT_S)
             for turn in range(3):
                 kill_and_start(cluster, both[turn % 2], turn, billed, 50, WAIT_S)
         jobs, orders = (
-            sorted(str(one.value) for one in given.sent if one.topic == topic) for topic in ("jobs", "orders")
+            sorted(str(message.value) for message in given.sent if message.topic == topic)
+            for topic in ("jobs", "orders")
         )
-        billed.wait_for(sum(not fails(one) for one in orders), WAIT_S)
+        billed.wait_for(sum(not fails(order) for order in orders), WAIT_S)
         dead.wait_for(sum(map(fails, orders)), WAIT_S)
-        assert values(billed) == [one for one in orders if not fails(one)]
-        assert values(dead) == [one for one in orders if fails(one)]
-        wait_for_all(done, {worked(one) for one in jobs if not fails(one)})
-        wait_for_all(given_up, {one for one in jobs if fails(one)})
+        assert values(billed) == [order for order in orders if not fails(order)]
+        assert values(dead) == [order for order in orders if fails(order)]
+        wait_for_all(done, {worked(job) for job in jobs if not fails(job)})
+        wait_for_all(given_up, {job for job in jobs if fails(job)})
     check_retry_topics(admin)
 
 
@@ -85,5 +86,5 @@ def check_retry_topics(admin: AdminClient) -> None:
     """Check that they have as many partitions and replicas as the program requests."""
     topics = admin.list_topics(timeout=30).topics
     for name in RETRIES:
-        replicas = [len(one.replicas) for one in topics[name].partitions.values()]
+        replicas = [len(partition.replicas) for partition in topics[name].partitions.values()]
         assert replicas == [3] * PARTITIONS, name

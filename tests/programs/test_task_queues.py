@@ -126,4 +126,4 @@ def check_topic(cluster: RunningCluster) -> None:
     found = (
         AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics("tasks", timeout=30).topics["tasks"]
     )
-    assert [len(one.replicas) for one in found.partitions.values()] == [3] * PARTITIONS
+    assert [len(partition.replicas) for partition in found.partitions.values()] == [3] * PARTITIONS

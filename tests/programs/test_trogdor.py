@@ -40,12 +40,12 @@ class Task(Program):
     def status(self) -> dict[str, Any]:
         """Return its counts, once it has ended well."""
         self.wait(WAIT_S)
-        told: dict[str, Any] = json.loads(self.said.rpartition("\nstatus ")[2].splitlines()[0])
-        return told
+        status: dict[str, Any] = json.loads(self.said.rpartition("\nstatus ")[2].splitlines()[0])
+        return status
 
 
 def three_replicas(*topics: str) -> dict[str, object]:
-    return {one: {"numPartitions": PARTITIONS, "replicationFactor": 3} for one in topics}
+    return {topic: {"numPartitions": PARTITIONS, "replicationFactor": 3} for topic in topics}
 
 
 def kill_and_restart_leader(cluster: RunningCluster, read: Output, topic: str) -> None:
@@ -99,12 +99,12 @@ def test_transactions_are_written_and_read(cluster: RunningCluster, tmp_path: Pa
         running.enter_context(produce)
         read = Output(cluster.bootstrap, "bench", PARTITIONS)
         kill_and_restart_leader(cluster, read, "bench")
-        told = produce.status()
-        assert (told["totalSent"], told["transactionsCommitted"]) == (RECORDS, RECORDS // 50)
+        status = produce.status()
+        assert (status["totalSent"], status["transactionsCommitted"]) == (RECORDS, RECORDS // 50)
         read.wait_for(RECORDS, WAIT_S)
         assert set(Counter(key for key, _ in read.messages).values()) == {1}
         assert len(read.messages) == RECORDS
-        received = [one["totalMessagesReceived"] for one in consume.status().values()]
+        received = [worker_status["totalMessagesReceived"] for worker_status in consume.status().values()]
         assert received == [RECORDS]
 
 
@@ -118,9 +118,9 @@ def test_connections_come_and_go(cluster: RunningCluster, tmp_path: Path) -> Non
         numThreads=2,
         action="FETCH_METADATA",
     ) as task:
-        told = task.status()
-        assert told["totalConnections"] > 20
-        assert told["totalFailedConnections"] == 0
+        status = task.status()
+        assert status["totalConnections"] > 20
+        assert status["totalFailedConnections"] == 0
 
 
 def test_connections_stay(cluster: RunningCluster, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_connections_stay(cluster: RunningCluster, tmp_path: Path) -> None:
         numThreads=3,
         refreshRateMs=1000,
     ) as task:
-        told = task.status()
+        status = task.status()
         kinds = ("Producer", "Consumer", "Metadata")
-        assert [told[f"total{one}Connections"] for one in kinds] == [5] * 3
-        assert [told[f"total{one}FailedConnections"] for one in kinds] == [0] * 3
+        assert [status[f"total{kind}Connections"] for kind in kinds] == [5] * 3
+        assert [status[f"total{kind}FailedConnections"] for kind in kinds] == [0] * 3

@@ -55,14 +55,14 @@ class Input:
 
     def _write(self) -> None:
         while not self._stop.wait(self._pause_s):
-            one = next(self._messages)
-            self.sent.append(one)
+            message = next(self._messages)
+            self.sent.append(message)
             self._producer.produce(
-                one.topic,
-                one.value,
-                one.key,
-                timestamp=one.timestamp_ms,
-                headers=list(one.headers),
+                message.topic,
+                message.value,
+                message.key,
+                timestamp=message.timestamp_ms,
+                headers=list(message.headers),
                 on_delivery=self._delivered,
             )
             self._producer.poll(0)
@@ -133,6 +133,6 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         asked = [TopicPartition(topic, number) for number in range(partitions)]
-        return sum(max(one.offset, 0) for one in consumer.committed(asked, timeout=30))
+        return sum(max(partition.offset, 0) for partition in consumer.committed(asked, timeout=30))
     finally:
         consumer.close()

@@ -26,10 +26,12 @@ producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": "sums
 producer.init_transactions()
 consumer.subscribe(["payments"])
 while True:
-    records = [one for one in consumer.consume(500, 1) if one.error() is None]
+    records = [message for message in consumer.consume(500, 1) if message.error() is None]
     if not records:
         continue
-    bag = dask.bag.from_sequence([(one.key().decode(), int(one.value())) for one in records], npartitions=4)
+    bag = dask.bag.from_sequence(
+        [(record.key().decode(), int(record.value())) for record in records], npartitions=4
+    )
     sums = bag.foldby(0, add, 0, combine=int.__add__, combine_initial=0)
     producer.begin_transaction()
     for customer, amount in sums.compute(scheduler="threads"):

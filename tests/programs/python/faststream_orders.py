@@ -30,7 +30,7 @@ async def pay(order: str) -> str:
 @broker.subscriber("paid", group_id="bookers", batch=True, ack_policy=AckPolicy.NACK_ON_ERROR, **reading)
 @broker.publisher("booked", batch=True)
 async def book(payments: list[str]) -> list[str]:
-    return [f"booked {one}" for one in payments]
+    return [f"booked {payment}" for payment in payments]
 
 
 @broker.subscriber("orders", group_id="auditors", ack_policy=AckPolicy.MANUAL, **reading)

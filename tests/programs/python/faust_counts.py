@@ -10,7 +10,7 @@ import faust
 bootstrap, folder = sys.argv[1:]
 app = faust.App(
     "counter",
-    broker=[f"kafka://{one}" for one in bootstrap.split(",")],
+    broker=[f"kafka://{address}" for address in bootstrap.split(",")],
     store="memory://",
     datadir=folder,
     topic_partitions=3,

@@ -21,11 +21,11 @@ producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": "sums
 producer.init_transactions()
 consumer.subscribe(["payments"])
 while True:
-    records = [one for one in consumer.consume(500, 1) if one.error() is None]
+    records = [message for message in consumer.consume(500, 1) if message.error() is None]
     if not records:
         continue
     frame = pandas.DataFrame(
-        [(one.key().decode(), int(one.value())) for one in records], columns=["customer", "amount"]
+        [(record.key().decode(), int(record.value())) for record in records], columns=["customer", "amount"]
     )
     producer.begin_transaction()
     for customer, amount in frame.groupby("customer")["amount"].sum().items():
