@@ -94,7 +94,7 @@ def find_mutants(simulation: Simulation, seeds: Iterable[int], processes: int) -
         with mutant.planted():
             played = play_many(simulation, seeds, processes, until_found=True, quiet=True)
         missed += not played.broken
-        found = next((told.partition("\n")[2] or told for told in played.broken.values()), "NOT FOUND")
+        found = next((text.partition("\n")[2] or text for text in played.broken.values()), "NOT FOUND")
         print(
             f"{name:32} {played.clean + len(played.broken):4} seeds  {found.splitlines()[0][:110]}",
             flush=True,

@@ -79,14 +79,14 @@ class BegunBatch:
 
     def ask(self, chosen: Sequence[Attempt], *, commits: bool) -> list[Transaction]:
         """Note the requested end, and return all participants' parts."""
-        now, names = self._workload.now(), {one.transaction.owner for one in chosen}
+        now, names = self._workload.now(), {attempt.transaction.owner for attempt in chosen}
         self.is_over = True
         parts = list(self.wholes.values())
         for whole in parts:
             whole.ask(now, commits=commits and whole.name in names)
-        for one in self.attempts:
-            one.transaction.ask(now, commits=commits and one in chosen)
-            parts.append(one.transaction)
+        for attempt in self.attempts:
+            attempt.transaction.ask(now, commits=commits and attempt in chosen)
+            parts.append(attempt.transaction)
         return parts
 
     def _note_found(self, begun: BegunTransaction) -> None:
@@ -102,11 +102,11 @@ class BegunBatch:
         if self.was_committed:
             return
         self.was_committed = True
-        told = Transaction(f"{self._name}@", TRANSACTIONAL_ID, self._name, -1, -1, asked_s)
-        told.app_version = self._version
-        told.ask(asked_s, commits=True)
-        told.finish_as_committed_before(self._workload.now())
-        self._workload.history.add(told)
+        transaction = Transaction(f"{self._name}@", TRANSACTIONAL_ID, self._name, -1, -1, asked_s)
+        transaction.app_version = self._version
+        transaction.ask(asked_s, commits=True)
+        transaction.finish_as_committed_before(self._workload.now())
+        self._workload.history.add(transaction)
 
 
 class BegunJob(Job):
@@ -178,7 +178,7 @@ class Decider:
         chosen = await job.collected(
             batch, parts, self._timeout_ms / 1000 * 0.8, chance, lambda: batch.was_committed
         )
-        wholes = {one.transaction.owner for one in chosen or ()}
+        wholes = {attempt.transaction.owner for attempt in chosen or ()}
         if chosen is None or len(wholes) > 1 or not (last or chance.random() < COMMITTED):
             await self._abort(admin, batch)
             return False
@@ -198,13 +198,13 @@ class Decider:
         """Commit with these writers, and return whether the batch is committed. Raises KafkaError."""
         now = self._workload.now
         parts = self.waiting = batch.ask(chosen, commits=True)
-        whole = next(one for one in batch.wholes.values() if one.commits)
+        whole = next(transaction for transaction in batch.wholes.values() if transaction.commits)
         begun = batch.found[whole.name]
         deciding = self._job.deciding.setdefault(begun.number, [])
         deciding.append(whole)
         error: str | None = None
         try:
-            receipts = [one.receipt for one in chosen if one.receipt is not None]
+            receipts = [attempt.receipt for attempt in chosen if attempt.receipt is not None]
             if (await admin.commit_transaction(begun, receipts)).was_committed:
                 error = COMMITTED_BEFORE  # perhaps by this very request, whose first answer was lost
         except KafkaError as refused:

@@ -134,7 +134,10 @@ class Node:
         list.
         """
         if self._led[0] != self.machine.events:
-            self._led = (self.machine.events, [one for one in self.replicas() if one.leader is not None])
+            self._led = (
+                self.machine.events,
+                [replica for replica in self.replicas() if replica.leader is not None],
+            )
         return self._led[1]
 
     def moved(self) -> list[Partition]:
@@ -144,11 +147,15 @@ class Node:
         """
         if self._moved[0] != self.machine.events:
             places, moved = self._places, []
-            for one in self.replicas():
-                place = (one.leader or one.follower, one.log.log_end_offset, one.high_watermark)
-                if places.get(one) != place:
-                    places[one] = place
-                    moved.append(one)
+            for replica in self.replicas():
+                place = (
+                    replica.leader or replica.follower,
+                    replica.log.log_end_offset,
+                    replica.high_watermark,
+                )
+                if places.get(replica) != place:
+                    places[replica] = place
+                    moved.append(replica)
             self._moved = (self.machine.events, moved)
         return self._moved[1]
 
@@ -186,9 +193,9 @@ class Node:
 
     async def _main(self) -> None:
         """Run the node as `ottla quorum` or `ottla broker` would."""
-        process, told = self.process, asyncio.Event()
+        process, finished = self.process, asyncio.Event()
         assert process is not None
-        process.on_signal = told.set
+        process.on_signal = finished.set
         node: Broker | QuorumNode
         if self.role == "quorum":
             config = QuorumNodeConfig.from_properties(self.settings)
@@ -196,7 +203,7 @@ class Node:
         else:
             node = self.broker = Broker(BrokerConfig.from_properties(self.settings), ClientSources())
         starting = asyncio.ensure_future(node.start())
-        stopping = asyncio.ensure_future(told.wait())
+        stopping = asyncio.ensure_future(finished.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()

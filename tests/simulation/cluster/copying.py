@@ -28,7 +28,7 @@ class Copyist:
         self._workload, self._name, self._group = workload, name, group
         self._target = target
         self._source = source
-        self._sources = [one for one in workload.partitions if one.topic == source]
+        self._sources = [partition for partition in workload.partitions if partition.topic == source]
         self._round = self._sent = 0
 
     async def run(self) -> None:
@@ -57,10 +57,10 @@ class Copyist:
                 taken = await consumer.getmany(timeout_ms=POLL_MS)
                 sessions = dict(consumer.owned)
                 if taken:
-                    values = [one.value or b"" for records in taken.values() for one in records]
+                    values = [record.value or b"" for records in taken.values() for record in records]
                     await self._send(producer, actor, values)
-                    for one, records in taken.items():
-                        copied[one] = sessions[one], records[-1].offset + 1
+                    for partition, records in taken.items():
+                        copied[partition] = sessions[partition], records[-1].offset + 1
                 if await self._commit(consumer, copied):
                     copied.clear()
         except KafkaError:
@@ -91,11 +91,11 @@ class Copyist:
 
     async def _delivered(self, producer: Producer, send: Send, value: bytes) -> KafkaError | None:
         try:
-            told = await (await producer.send(send.topic, value, partition=send.partition))
+            metadata = await (await producer.send(send.topic, value, partition=send.partition))
         except KafkaError as error:
             send.finish(self._workload.now(), error.code.name, tried_before=True)
             return error
-        send.finish(self._workload.now(), offset=told.offset)
+        send.finish(self._workload.now(), offset=metadata.offset)
         return None
 
     async def _commit(self, consumer: WatchedConsumer, copied: dict[TopicPartition, tuple[str, int]]) -> bool:
@@ -104,7 +104,11 @@ class Copyist:
         A commit that met a new generation must be repeated. Partitions that no longer belong to this member's session
         are not committed, since another member copies their records again.
         """
-        own = {one: offset for one, (session, offset) in copied.items() if consumer.owned.get(one) == session}
+        own = {
+            partition: offset
+            for partition, (session, offset) in copied.items()
+            if consumer.owned.get(partition) == session
+        }
         return await commit(self._workload, consumer, self._group, own, self.waiting)
 
     async def _nothing_left(self, consumer: WatchedConsumer) -> bool:
@@ -113,7 +117,7 @@ class Copyist:
         if not (workload.over and all(senders)):
             return False
         ends = await consumer.end_offsets(self._sources)
-        for one in self._sources:
-            if (await consumer.committed(one) or 0) < ends[one]:
+        for source in self._sources:
+            if (await consumer.committed(source) or 0) < ends[source]:
                 return False
         return True

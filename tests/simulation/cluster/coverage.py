@@ -189,7 +189,11 @@ def _changed(arguments: tuple[Any, ...], state: PartitionState, branch: str) -> 
 def _owed(arguments: tuple[Any, ...], _result: Any) -> str | None:
     markers, partition = arguments
     here = markers._image().transactions.at((partition.topic_id, partition.index))
-    return "marker owed by a new leader" if any(one.phase.is_decided for one in here.values()) else None
+    return (
+        "marker owed by a new leader"
+        if any(transaction.phase.is_decided for transaction in here.values())
+        else None
+    )
 
 
 def _refused(_arguments: tuple[Any, ...], result: Any) -> str | None:
@@ -212,15 +216,15 @@ def _group_became(arguments: tuple[Any, ...], _result: Any) -> str:
 def told(history: History) -> Counter[str]:
     """Count operations of clients and their outcomes, by name."""
     counts = Counter({f"history: {kind}": count for kind, count in history.counts().items()})
-    counts += Counter(f"commit: {one.error}" for one in history.commits)
+    counts += Counter(f"commit: {commit.error}" for commit in history.commits)
     counts += Counter(
-        f"transaction of a {one.transactional_id}: {one.error}"
-        for one in history.transactions
-        if one.app_version
+        f"transaction of a {transaction.transactional_id}: {transaction.error}"
+        for transaction in history.transactions
+        if transaction.app_version
     )
-    counts["history: Poll in a transaction"] += sum(one.transaction is not None for one in history.polls)
-    counts += Counter(f"continued: {one.reason}" for one in history.positions)
-    counts += Counter(f"probe: {one.what}: {one.got}" for one in history.probes)
+    counts["history: Poll in a transaction"] += sum(poll.transaction is not None for poll in history.polls)
+    counts += Counter(f"continued: {position.reason}" for position in history.positions)
+    counts += Counter(f"probe: {probe.what}: {probe.got}" for probe in history.probes)
     return counts
 
 

@@ -178,9 +178,9 @@ class EmployedClient:
     def _kill(self) -> None:
         self._process.kill()
         now = self._machine.now
-        for one in self._actor.waiting:
-            if one.completed_s is None:
-                one.finish(now, KILLED, tried_before=True)
+        for operation in self._actor.waiting:
+            if operation.completed_s is None:
+                operation.finish(now, KILLED, tried_before=True)
         self._workload.ended[self._process.name] = True
 
     def _pause(self) -> None:

@@ -124,10 +124,10 @@ def _is_quick(node: Node) -> bool:
     return node.stays and not disk.slow and disk.capacity_bytes is None
 
 
-def are_linked(machine: Machine, one: Node, other: Node) -> bool:
+def are_linked(machine: Machine, first: Node, second: Node) -> bool:
     """Return whether all messages between them arrive soon."""
     network = machine.network
     return not any(
         link.cut or link.loss or link.bytes_per_s is not None or link.delay_s > SLOW_S
-        for link in (network.link(one.host, other.host), network.link(other.host, one.host))
+        for link in (network.link(first.host, second.host), network.link(second.host, first.host))
     )

@@ -31,7 +31,7 @@ class ExactCopyist:
         """`member` determines the transactional id, which is the same for all processes of a client."""
         self._workload, self._name, self._member, self._group = workload, name, member, group
         self._source = source
-        self._sources = [one for one in workload.partitions if one.topic == source]
+        self._sources = [partition for partition in workload.partitions if partition.topic == source]
         self._target = TopicPartition(target, 0)
         self._chance: Random = workload.chance()
         self._timeout_ms = self._chance.choice(TIMEOUTS_MS)
@@ -80,14 +80,14 @@ class ExactCopyist:
 
         Leaving the group instead would end the generation of the other members.
         """
-        for one in list(consumer.owned):
-            committed = await consumer.committed(one)
-            if one not in consumer.owned:
+        for partition in list(consumer.owned):
+            committed = await consumer.committed(partition)
+            if partition not in consumer.owned:
                 continue
             if committed is None:
-                consumer.seek_to_beginning(one)
+                consumer.seek_to_beginning(partition)
             else:
-                consumer.seek(one, committed)
+                consumer.seek(partition, committed)
 
     async def _copy_some(
         self, consumer: WatchedConsumer, own: OwnProducer, copied: dict[TopicPartition, int]
@@ -99,15 +99,17 @@ class ExactCopyist:
         taken = await consumer.getmany(timeout_ms=POLL_MS)
         group, places = consumer.group_metadata(), list(consumer.owned)
         try:
-            offsets = {one: await consumer.position(one) for one in places}
+            offsets = {place: await consumer.position(place) for place in places}
         except ValueError:
             return False
-        offsets = {one: offset for one, offset in offsets.items() if offset != copied.get(one)}
+        offsets = {
+            partition: offset for partition, offset in offsets.items() if offset != copied.get(partition)
+        }
         if not offsets or consumer.group_metadata() != group:
             return not taken
         transaction = await own.begin()
         try:
-            values = [record.value or b"" for one in taken.values() for record in one]
+            values = [record.value or b"" for records in taken.values() for record in records]
             await own.send([(self._target, value) for value in values], transaction)
             await own.producer.send_offsets_to_transaction(offsets, group)
             if self._chance.random() < HESITATES:
@@ -120,12 +122,12 @@ class ExactCopyist:
                 self._group,
                 group.member_id,
                 group.generation,
-                *one,
+                *partition,
                 offset,
                 self._workload.now(),
                 transaction=transaction.name,
             )
-            for one, offset in offsets.items()
+            for partition, offset in offsets.items()
         ]
         for each in self._commits:
             self._workload.history.add(each)
@@ -146,7 +148,7 @@ class ExactCopyist:
         if not all(ended for name, ended in workload.ended.items() if name.startswith(WRITERS)):
             return False
         ends = await consumer.end_offsets(self._sources)
-        for one in self._sources:
-            if (await consumer.committed(one) or 0) < ends[one]:
+        for source in self._sources:
+            if (await consumer.committed(source) or 0) < ends[source]:
                 return False
         return True

@@ -100,12 +100,12 @@ class WatchedConsumer(Consumer, RebalanceListener):
         self.generation = self.membership.generation
         member = self.membership.member_id
         self._workload.memberships.append((self._name, member, self.generation))
-        for one in sorted(partitions | self.owned.keys()):
-            _own(self._workload, Owned(self._name, self.generation, member, *one, now))
-            if one not in self.owned:
+        for partition in sorted(partitions | self.owned.keys()):
+            _own(self._workload, Owned(self._name, self.generation, member, *partition, now))
+            if partition not in self.owned:
                 self._sessions += 1
-                session = self.owned[one] = f"{self._actor}/{self._sessions}"
-                history.add(Position(self._actor, session, *one, None, Reason.COMMITTED, now))
+                session = self.owned[partition] = f"{self._actor}/{self._sessions}"
+                history.add(Position(self._actor, session, *partition, None, Reason.COMMITTED, now))
 
     def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
         self._release(sorted(partitions))
@@ -115,10 +115,10 @@ class WatchedConsumer(Consumer, RebalanceListener):
 
     def _release(self, partitions: Iterable[TopicPartition]) -> None:
         now = self._workload.now()
-        for one in partitions:
-            del self.owned[one]
+        for partition in partitions:
+            del self.owned[partition]
             member = self.membership.member_id
-            self._workload.history.add(Released(self._name, self.generation, member, *one, now))
+            self._workload.history.add(Released(self._name, self.generation, member, *partition, now))
 
 
 class ClassicMember:
@@ -157,23 +157,23 @@ class ClassicMember:
             except KafkaError:
                 await asyncio.sleep(0.02)
                 continue
-            for one, records in taken.items():
-                session = consumer.owned[one]
+            for partition, records in taken.items():
+                session = consumer.owned[partition]
                 for record in records:
                     assert record.value is not None
                     workload.history.add(
                         Poll(
                             actor,
                             session,
-                            *one,
+                            *partition,
                             record.offset,
                             record.leader_epoch,
                             record.value,
                             workload.now(),
                         )
                     )
-                read[one] = records[-1].offset + 1
-            read = {one: offset for one, offset in read.items() if one in consumer.owned}
+                read[partition] = records[-1].offset + 1
+            read = {partition: offset for partition, offset in read.items() if partition in consumer.owned}
             if self._chance.random() < 0.6 or workload.over:
                 await self._commit(consumer, read)
             if self._chance.random() < 0.2:
@@ -198,11 +198,11 @@ async def commit(
             group,
             consumer.membership.member_id,
             NO_GENERATION if workload.mixed else consumer.membership.generation,
-            *one,
+            *partition,
             offset,
             workload.now(),
         )
-        for one, offset in offsets.items()
+        for partition, offset in offsets.items()
     ]
     for each in made:
         workload.history.add(each)
@@ -229,13 +229,13 @@ async def ask_committed(
 
     Answers of a replaced coordinator, which may be outdated, and missing answers are ignored.
     """
-    for one in partitions:
+    for partition in partitions:
         asked, sure = workload.now(), workload.is_coordinated_by_one(group)
         with suppress(KafkaError):
-            offset = await consumer.committed(one)
-            told = NOTHING_COMMITTED if offset is None else offset
+            offset = await consumer.committed(partition)
+            offset_or_none = NOTHING_COMMITTED if offset is None else offset
             if sure and workload.is_coordinated_by_one(group):
-                workload.history.add(Fetched(group, *one, told, asked, workload.now()))
+                workload.history.add(Fetched(group, *partition, offset_or_none, asked, workload.now()))
 
 
 class ConsumerProtocolMember:
@@ -283,7 +283,9 @@ class ConsumerProtocolMember:
         self._epoch = answer.member_epoch
         self._workload.memberships.append((self._group, self._name, self._epoch))
         if answer.assignment is not None:
-            assigned = {index for one in answer.assignment.topic_partitions for index in one.partitions}
+            assigned = {
+                index for partition in answer.assignment.topic_partitions for index in partition.partitions
+            }
             if gone := [index for index in self._owned if index not in assigned]:
                 await self._commit(gone)
                 self._release(gone)
@@ -362,9 +364,9 @@ class ConsumerProtocolMember:
             for made in offsets.values():
                 made.finish(now(), error.code.name)
             return False
-        for one in answer.topics[0].partitions:
-            code = ErrorCode(one.error_code)
-            offsets[one.partition_index].finish(now(), code.name)
+        for partition in answer.topics[0].partitions:
+            code = ErrorCode(partition.error_code)
+            offsets[partition.partition_index].finish(now(), code.name)
             if code in COORDINATOR_MOVED:
                 self._coordinator = None
         return all(made.outcome is Outcome.OK for made in offsets.values())
@@ -383,9 +385,9 @@ class ConsumerProtocolMember:
         _check(answer.error_code)
         sure = sure and self._workload.is_coordinated_by_one(self._group)
         found = {}
-        for one in answer.topics[0].partitions:
-            _check(one.error_code)
-            index, offset = one.partition_index, one.committed_offset
+        for partition in answer.topics[0].partitions:
+            _check(partition.error_code)
+            index, offset = partition.partition_index, partition.committed_offset
             found[index] = offset
             if sure:
                 self._workload.history.add(

@@ -58,7 +58,9 @@ class HastyConsumer:
 
     def __init__(self, workload: Workload, group: str, topic: str) -> None:
         self._workload, self._group, self._topic = workload, group, topic
-        self._partitions = [one.partition for one in workload.partitions if one.topic == topic]
+        self._partitions = [
+            partition.partition for partition in workload.partitions if partition.topic == topic
+        ]
         self._chance: Random = workload.chance()
 
     async def run(self) -> None:

@@ -151,9 +151,9 @@ def check_images(cluster: SimulatedCluster) -> None:
             transactions[node.name] = b"%d of transactions" % _digest(image.transactions.records())
         else:
             _check_nothing_open(node, image)
-    for told in (contents, transactions):
-        if len(set(told.values())) > 1:
-            raise InvariantBroken("same metadata everywhere", str(told))
+    for images in (contents, transactions):
+        if len(set(images.values())) > 1:
+            raise InvariantBroken("same metadata everywhere", str(images))
 
 
 def _digest(records: Iterable[Record]) -> int:

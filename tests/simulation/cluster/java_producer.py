@@ -170,8 +170,8 @@ class JavaProducer:
             return
         offset, error = -1, answer.exception()
         if error is None:
-            told = answer.result().responses[0].partition_responses[0]
-            code, offset = ErrorCode(told.error_code), told.base_offset
+            response = answer.result().responses[0].partition_responses[0]
+            code, offset = ErrorCode(response.error_code), response.base_offset
         elif isinstance(error, KafkaError):
             code = error.code
         else:

@@ -29,7 +29,7 @@ def appenders(
     workload: Workload, seed: int, topics: Sequence[str]
 ) -> dict[str, Callable[[str], ListAppender]]:
     """Return the appenders by client name; all read and write all partitions of these topics."""
-    places = [one for one in workload.partitions if one.topic in topics]
+    places = [partition for partition in workload.partitions if partition.topic in topics]
     count = Random(f"number of list appenders {seed}").choice(APPENDERS)
     return {f"appender-{number}": _appender(workload, str(number), places) for number in range(count)}
 
@@ -66,7 +66,7 @@ class ListAppender(OwnWriter):
         for _ in range(chance.randint(1, 3)):
             await self._read(transaction)
             chosen = self._places if last else self._some()
-            await own.send([(one, self._value()) for one in chosen], transaction)
+            await own.send([(partition, self._value()) for partition in chosen], transaction)
 
     async def _read(self, transaction: Transaction) -> None:
         """Read new records of some partitions; errors are ignored."""

@@ -204,7 +204,10 @@ def leader_forgets_open_transactions() -> Iterator[None]:
         log = self._log
         _, began = log.leader_epochs.entries[-1] if log.leader_epochs.entries else (0, 0)
         transactions_here = log.producers.transactions
-        firsts = [*transactions_here.open.values(), *(one.first_offset for one in transactions_here.ended)]
+        firsts = [
+            *transactions_here.open.values(),
+            *(ending.first_offset for ending in transactions_here.ended),
+        ]
         return min([high_watermark, *(first for first in firsts if first >= began)])
 
     with patch.object(LogTransactions, "last_stable_offset", only_ours):

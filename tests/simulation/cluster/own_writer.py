@@ -59,11 +59,11 @@ class NotedWriter:
 
     async def _delivered(self, send: Send, delivery: Awaitable[RecordMetadata]) -> None:
         try:
-            told = await delivery
+            metadata = await delivery
         except KafkaError as error:
             send.finish(self._workload.now(), error.code.name, tried_before=True)
             raise
-        send.finish(self._workload.now(), offset=told.offset)
+        send.finish(self._workload.now(), offset=metadata.offset)
 
 
 class OwnProducer(NotedWriter):
@@ -220,7 +220,7 @@ class OwnWriter:
         places = self._places if last else chance.sample(self._places, chance.randint(1, len(self._places)))
         for _ in range(chance.randint(1, 3)):
             chosen = places if last else [chance.choice(places) for _ in range(chance.randint(1, 5))]
-            await own.send([(one, self._value()) for one in chosen], transaction)
+            await own.send([(partition, self._value()) for partition in chosen], transaction)
             await asyncio.sleep(chance.uniform(0, 0.02))
 
     def _value(self) -> bytes:
@@ -230,6 +230,6 @@ class OwnWriter:
 
 async def all_of(*doing: Awaitable[object]) -> None:
     """Await all to their end, then raise the first error."""
-    for one in await asyncio.gather(*doing, return_exceptions=True):
-        if isinstance(one, BaseException):
-            raise one
+    for outcome in await asyncio.gather(*doing, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome

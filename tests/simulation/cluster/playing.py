@@ -62,21 +62,21 @@ def outcomes(play: Player, seeds: Iterable[int], processes: int) -> Iterator[tup
     """Yield the outcome of each seed, in order, with up to `processes` playing at once. A long seed delays no other."""
     order, todo = deque[int](), iter(seeds)
     playing: dict[int, tuple[int, Child]] = {}
-    told: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     try:
         while True:
             for seed in itertools.islice(todo, processes - len(playing)):
                 child = _fork(lambda seed=seed: _played(lambda: play(seed, None), None))  # type: ignore[misc]
                 playing[child.pipe] = (seed, child)
                 order.append(seed)
-            while order and order[0] in told:
-                yield order[0], told.pop(order.popleft())
+            while order and order[0] in results:
+                yield order[0], results.pop(order.popleft())
             if not playing:
                 return
             for pipe in multiprocessing.connection.wait(list(playing)):
                 assert isinstance(pipe, int)
                 seed, child = playing.pop(pipe)
-                told[seed] = _result(child)
+                results[seed] = _result(child)
     finally:
         for _, child in playing.values():  # their results are not needed
             os.kill(child.number, signal.SIGKILL)
@@ -110,9 +110,9 @@ def _fork(work: Callable[[], object]) -> Child:
 
 def _result(child: Child) -> Any:
     with open(child.pipe, "rb") as pipe:
-        told = pipe.read()
+        data = pipe.read()
     _, status = os.waitpid(child.number, 0)
-    return pickle.loads(told) if told else f"crash: the process that played it ended with status {status}"
+    return pickle.loads(data) if data else f"crash: the process that played it ended with status {status}"
 
 
 def _played(play: Callable[[], Report], sink: TextIO | None) -> Report | str:

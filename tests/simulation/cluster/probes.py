@@ -118,7 +118,7 @@ class Prober:
         )
         cluster.follow(self, workload.topics)
         unjudged = {*workload.copies, *workload.lossy, *workload.trimmed, *workload.compacted}
-        places = [one for one in workload.partitions if one.topic not in unjudged]
+        places = [partition for partition in workload.partitions if partition.topic not in unjudged]
         producer = Producer(workload, cluster, self._name, chance.choice(places))
         while not workload.over:
             with suppress(KafkaError):

@@ -72,7 +72,9 @@ class InSyncHaveWhatIsCommitted:
         parts = self._cluster.brokers[member].parts
         if parts is None or parts.session.broker_epoch != self._broker_epochs.get(member):
             return None
-        return next((one for one in parts.replicas if (one.topic_id, one.index) == place), None)
+        return next(
+            (replica for replica in parts.replicas if (replica.topic_id, replica.index) == place), None
+        )
 
 
 class FollowersCopyTheirLeader:

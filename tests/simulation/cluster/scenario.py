@@ -250,7 +250,9 @@ class Scenario:
     def _no_transaction_is_open(self) -> bool:
         """Return whether the quorum knows of no open transaction, and all markers are visible to readers."""
         image = self.cluster.decided_image()
-        return image is not None and all(one.phase.is_over for one in image.transactions.by_id.values())
+        return image is not None and all(
+            transaction.phase.is_over for transaction in image.transactions.by_id.values()
+        )
 
     def _observe(self, thread: Thread) -> None:
         """Check all that a process may have changed in its turn."""

@@ -38,8 +38,8 @@ def what_is_in_the_log_is_said_to_be_missing(folder: Path) -> bool:
 
 @shows("waiting-given-up-below-min-isr")
 def who_waits_is_sent_away(folder: Path) -> bool:
-    _, told = too_few_in_sync(folder)
-    return told is not None
+    _, code = too_few_in_sync(folder)
+    return code is not None
 
 
 @shows("duplicate-of-a-former-epoch")
@@ -51,19 +51,19 @@ def a_new_epoch_counts_from_0_and_is_not_listened_to(folder: Path) -> bool:
     return cluster[1].produce(b"b", producer=(7, 1, 0)).duplicate
 
 
-async def with_an_aborted_batch(one: Beside) -> Identity:
+async def with_an_aborted_batch(broker: Beside) -> Identity:
     """Abort a batch in the quorum before the broker learns of it."""
-    who = one.quorum.begin()
-    one.quorum.add(who, one.solo(0))
-    one.catch_up()
-    await one.produce(who, 0)
-    one.quorum.end(who, commits=False, bumps=False)
+    who = broker.quorum.begin()
+    broker.quorum.add(who, broker.solo(0))
+    broker.catch_up()
+    await broker.produce(who, 0)
+    broker.quorum.end(who, commits=False, bumps=False)
     return who
 
 
-async def is_acknowledged(one: Beside, who: Identity) -> bool:
+async def is_acknowledged(broker: Beside, who: Identity) -> bool:
     try:
-        await one.produce(who, 0)
+        await broker.produce(who, 0)
     except KafkaError:
         return False
     return True
@@ -71,13 +71,13 @@ async def is_acknowledged(one: Beside, who: Identity) -> bool:
 
 @shows("duplicate-of-an-ended-transaction")
 @beside
-async def a_record_that_is_nowhere_is_acknowledged(one: Beside) -> bool:
-    who = await with_an_aborted_batch(one)
-    one.catch_up()
-    return await is_acknowledged(one, who)
+async def a_record_that_is_nowhere_is_acknowledged(broker: Beside) -> bool:
+    who = await with_an_aborted_batch(broker)
+    broker.catch_up()
+    return await is_acknowledged(broker, who)
 
 
 @shows("duplicate-of-a-deposed-leader")
 @beside
-async def who_has_not_heard_of_the_marker_acknowledges(one: Beside) -> bool:
-    return await is_acknowledged(one, await with_an_aborted_batch(one))
+async def who_has_not_heard_of_the_marker_acknowledges(broker: Beside) -> bool:
+    return await is_acknowledged(broker, await with_an_aborted_batch(broker))

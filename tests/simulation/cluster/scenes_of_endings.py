@@ -23,11 +23,11 @@ from tests.simulation.cluster.scenes_of_transactions import beside
 
 @shows("end-told-before-all-markers")
 def it_is_settled_with_the_first_report(_folder: Path) -> bool:
-    one = Reporting()
-    who = one.begin()
-    one.add(who, one.places(0, 1))
-    number = one.end(who).number
-    return one.note(one.report(0, who[0], number)) != []
+    reporting = Reporting()
+    who = reporting.begin()
+    reporting.add(who, reporting.places(0, 1))
+    number = reporting.end(who).number
+    return reporting.note(reporting.report(0, who[0], number)) != []
 
 
 @shows("cut-of-an-old-image")
@@ -45,8 +45,8 @@ def who_leads_no_more_says_where_to_cut(folder: Path) -> bool:
             quorum.end(who)
             quorum.write_markers(places)
             found = await here.find(places)
-            (told,) = (await here.offsets(found.cut, places, found.metadata_offset)).values()
-            return found.cut == 0 and not isinstance(told, ErrorCode)
+            (offset,) = (await here.offsets(found.cut, places, found.metadata_offset)).values()
+            return found.cut == 0 and not isinstance(offset, ErrorCode)
 
     return asyncio.run(play())
 
@@ -60,29 +60,29 @@ def a_cut_is_told_that_has_no_marker_yet(_folder: Path) -> bool:
     cluster.write_markers(cluster.places(0))
     image = cluster.machine.image
     question = AskCut(question=1, topics=by_topic(cluster.places(0, 1)))
-    told = TransactionAnswers().answer(1, question, image.transactions, image.offset)
-    assert isinstance(told, CutTold)
-    return told.commit_index >= decided
+    answer = TransactionAnswers().answer(1, question, image.transactions, image.offset)
+    assert isinstance(answer, CutTold)
+    return answer.commit_index >= decided
 
 
 @shows("writer-epoch-not-raised")
 @beside
-async def a_late_batch_passes_for_one_of_the_next_writer(one: Beside) -> bool:
-    owner = one.quorum.begin()
+async def a_late_batch_passes_for_one_of_the_next_writer(broker: Beside) -> bool:
+    owner = broker.quorum.begin()
     for commits in (False, True):
-        one.quorum.add(owner, one.solo(1))
-        writer = identity(one.quorum.join(owner))
-        one.quorum.add(writer, one.solo(0))
-        one.catch_up()
+        broker.quorum.add(owner, broker.solo(1))
+        writer = identity(broker.quorum.join(owner))
+        broker.quorum.add(writer, broker.solo(0))
+        broker.catch_up()
         if commits:
             break
-        await one.produce(writer, 0)
+        await broker.produce(writer, 0)
         late = writer
-        owner = identity(one.quorum.end(owner, commits=False))
-        one.quorum.write_markers()
-        one.catch_up()
+        owner = identity(broker.quorum.end(owner, commits=False))
+        broker.quorum.write_markers()
+        broker.catch_up()
     try:
-        await one.produce(late, 1)
+        await broker.produce(late, 1)
     except KafkaError:
         return False
     return True
@@ -90,18 +90,18 @@ async def a_late_batch_passes_for_one_of_the_next_writer(one: Beside) -> bool:
 
 @shows("own-commit-torn-by-unclean-election")
 @beside
-async def who_was_elected_uncleanly_aborts_a_commit(one: Beside) -> bool:
-    who, places = one.quorum.begin(), one.quorum.places(0, topic="pair")
-    one.quorum.add(who, places)
-    one.catch_up()
-    await one.produce(who, 0, topic="pair")
-    one.quorum.fence(1)
-    one.quorum.end(who)
-    one.quorum.unfence(1)
-    one.quorum.fence(2)
-    one.quorum.elect_uncleanly("pair")
-    one.catch_up()
-    log = one.partition("pair").log
+async def who_was_elected_uncleanly_aborts_a_commit(broker: Beside) -> bool:
+    who, places = broker.quorum.begin(), broker.quorum.places(0, topic="pair")
+    broker.quorum.add(who, places)
+    broker.catch_up()
+    await broker.produce(who, 0, topic="pair")
+    broker.quorum.fence(1)
+    broker.quorum.end(who)
+    broker.quorum.unfence(1)
+    broker.quorum.fence(2)
+    broker.quorum.elect_uncleanly("pair")
+    broker.catch_up()
+    log = broker.partition("pair").log
     return log.transactions.aborted(0, log.log_end_offset) != []
 
 

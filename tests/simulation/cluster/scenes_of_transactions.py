@@ -25,8 +25,8 @@ def beside(scene: AsyncScene) -> Scene:
     """Make a scene of a coroutine that gets a broker beside a quorum."""
 
     async def play(folder: Path) -> bool:
-        async with beside_a_quorum(folder) as one:
-            return await scene(one)
+        async with beside_a_quorum(folder) as broker:
+            return await scene(broker)
 
     @wraps(scene)
     def played(folder: Path) -> bool:
@@ -35,62 +35,62 @@ def beside(scene: AsyncScene) -> Scene:
     return played
 
 
-def led_again(one: Beside) -> None:
+def led_again(broker: Beside) -> None:
     """Let the broker lead again, in the next leader epoch."""
-    one.quorum.fence(1)
-    one.catch_up()
-    one.quorum.unfence(1)
-    one.catch_up()
+    broker.quorum.fence(1)
+    broker.catch_up()
+    broker.quorum.unfence(1)
+    broker.catch_up()
 
 
 @shows("new-leader-presumes-abort")
 @beside
-async def a_commit_becomes_an_abort(one: Beside) -> bool:
-    who = await written(one, "x", 0)
-    one.quorum.fence(1)
-    one.quorum.end(who)
-    one.quorum.unfence(1)
-    one.catch_up()
-    log = one.partition().log
+async def a_commit_becomes_an_abort(broker: Beside) -> bool:
+    who = await written(broker, "x", 0)
+    broker.quorum.fence(1)
+    broker.quorum.end(who)
+    broker.quorum.unfence(1)
+    broker.catch_up()
+    log = broker.partition().log
     return log.transactions.aborted(0, log.log_end_offset) != []
 
 
 @shows("new-leader-writes-markers-again")
 @beside
-async def a_marker_is_there_twice(one: Beside) -> bool:
-    who = await written(one, "x", 0)
-    one.quorum.answers = False
-    one.quorum.end(who)
-    one.catch_up()
-    led_again(one)
-    return len(markers_of(one)) != 1
+async def a_marker_is_there_twice(broker: Beside) -> bool:
+    who = await written(broker, "x", 0)
+    broker.quorum.answers = False
+    broker.quorum.end(who)
+    broker.catch_up()
+    led_again(broker)
+    return len(markers_of(broker)) != 1
 
 
-async def with_a_marker_that_one_has(one: Beside) -> Identity:
-    who = one.quorum.begin()
-    one.quorum.add(who, one.quorum.places(0, topic="pair"))
-    one.catch_up()
-    await one.produce(who, 0, topic="pair")
-    one.quorum.end(who)
-    one.catch_up()
+async def with_a_marker_that_one_has(broker: Beside) -> Identity:
+    who = broker.quorum.begin()
+    broker.quorum.add(who, broker.quorum.places(0, topic="pair"))
+    broker.catch_up()
+    await broker.produce(who, 0, topic="pair")
+    broker.quorum.end(who)
+    broker.catch_up()
     return who
 
 
 @shows("marker-reported-at-append")
 @beside
-async def it_is_complete_before_anybody_has_copied_the_marker(one: Beside) -> bool:
-    await with_a_marker_that_one_has(one)
+async def it_is_complete_before_anybody_has_copied_the_marker(broker: Beside) -> bool:
+    await with_a_marker_that_one_has(broker)
     for _ in range(20):
         await asyncio.sleep(0)
-    return one.quorum.state().phase.is_over
+    return broker.quorum.state().phase.is_over
 
 
 @shows("ended-before-it-is-seen")
 @beside
-async def its_client_is_told_before_readers_see_it(one: Beside) -> bool:
-    await with_a_marker_that_one_has(one)
+async def its_client_is_told_before_readers_see_it(broker: Beside) -> bool:
+    await with_a_marker_that_one_has(broker)
     try:
-        await one.completion_waits.over("x", one.quorum.state().number, 0.01)
+        await broker.completion_waits.over("x", broker.quorum.state().number, 0.01)
     except KafkaError:
         return False
     return True
@@ -98,22 +98,22 @@ async def its_client_is_told_before_readers_see_it(one: Beside) -> bool:
 
 @shows("markers-in-any-order")
 @beside
-async def who_was_decided_first_stands_behind(one: Beside) -> bool:
-    first, second = await written(one, "x", 0), await written(one, "y", 0)
-    one.quorum.end(first, name="x")
-    one.quorum.end(second, name="y")
-    one.catch_up()
-    return markers_of(one) != [first[0], second[0]]
+async def who_was_decided_first_stands_behind(broker: Beside) -> bool:
+    first, second = await written(broker, "x", 0), await written(broker, "y", 0)
+    broker.quorum.end(first, name="x")
+    broker.quorum.end(second, name="y")
+    broker.catch_up()
+    return markers_of(broker) != [first[0], second[0]]
 
 
 @shows("any-batch-accepted")
 @beside
-async def a_batch_opens_what_nobody_knows(one: Beside) -> bool:
-    who = await written(one, "x", 0)
-    one.quorum.end(who, commits=False, bumps=False)
-    one.catch_up()
+async def a_batch_opens_what_nobody_knows(broker: Beside) -> bool:
+    who = await written(broker, "x", 0)
+    broker.quorum.end(who, commits=False, bumps=False)
+    broker.catch_up()
     try:
-        await one.produce(who, 1)
+        await broker.produce(who, 1)
     except KafkaError:
         return False
     return True
@@ -121,11 +121,11 @@ async def a_batch_opens_what_nobody_knows(one: Beside) -> bool:
 
 @shows("leader-forgets-open-transactions")
 @beside
-async def what_is_open_is_shown(one: Beside) -> bool:
-    who = await written(one, "x", 0)
-    led_again(one)
-    await one.produce(who, 1)
-    partition = one.partition()
+async def what_is_open_is_shown(broker: Beside) -> bool:
+    who = await written(broker, "x", 0)
+    led_again(broker)
+    await broker.produce(who, 1)
+    partition = broker.partition()
     return partition.log.transactions.last_stable_offset(partition.high_watermark) > 0
 
 

@@ -121,7 +121,8 @@ class Job:
         begun_s = asked_s = self._now()
         while self._now() < begun_s + patience_s and not in_vain():
             done = {
-                part: [one for one in batch.attempts if one.part == part and one.receipt] for part in parts
+                part: [attempt for attempt in batch.attempts if attempt.part == part and attempt.receipt]
+                for part in parts
             }
             if all(done.values()):
                 return [chance.choice(some) for some in done.values()]
@@ -139,10 +140,10 @@ class Owner(OwnProducer):
         """Start the producer. Raises KafkaError."""
         asked_s = self._workload.now()
         await super().start()
-        told = ToldVersion(
+        version = ToldVersion(
             self._name, self._transactional_id, self.producer.last_app_version, asked_s, self._workload.now()
         )
-        self._workload.history.add(told)
+        self._workload.history.add(version)
 
     async def share(self, version: int) -> tuple[SharedTransaction, OwnedBatch]:
         """Begin a transaction that workers can join. Raises KafkaError."""
@@ -163,11 +164,11 @@ class Owner(OwnProducer):
         now = self._workload.now
         asked = list(batch.attempts)
         batch.owner.ask(now(), commits=commits)
-        for one in asked:
-            one.transaction.ask(now(), commits=commits and one in chosen)
-        parts = [batch.owner, *(one.transaction for one in asked)]
+        for attempt in asked:
+            attempt.transaction.ask(now(), commits=commits and attempt in chosen)
+        parts = [batch.owner, *(attempt.transaction for attempt in asked)]
         self.waiting += parts[1:]
-        receipts = [one.receipt for one in chosen if one.receipt is not None]
+        receipts = [attempt.receipt for attempt in chosen if attempt.receipt is not None]
         while True:
             try:
                 if commits:
@@ -261,7 +262,7 @@ class Driver:
         if not last and chance.random() < STRUCK:
             self._strike(chance.uniform(0, 0.05))
         committed = await own.settle(shared, batch, chosen)
-        self._former = [one.receipt for one in chosen if one.receipt is not None]
+        self._former = [attempt.receipt for attempt in chosen if attempt.receipt is not None]
         await asyncio.sleep(chance.uniform(0, 0.05))
         return committed
 
@@ -269,7 +270,7 @@ class Driver:
         self, shared: SharedTransaction, batch: OwnedBatch, chosen: list[Attempt]
     ) -> None:
         """Commit with a receipt of a finished transaction, which must have no effect. Always raises KafkaError."""
-        receipts = [one.receipt for one in chosen if one.receipt is not None]
+        receipts = [attempt.receipt for attempt in chosen if attempt.receipt is not None]
         await shared.commit([*receipts, self._chance.choice(self._former)])
         raise AssertionError(f"{batch.owner} was committed with a writer of another transaction")
 
@@ -317,7 +318,9 @@ class Worker:
         try:
             for _ in range(chance.randint(1, 3)):
                 some = [chance.choice(self._places) for _ in range(chance.randint(1, 3))]
-                await noted.send([(one, self._value(name, batch, part)) for one in some], attempt.transaction)
+                await noted.send(
+                    [(partition, self._value(name, batch, part)) for partition in some], attempt.transaction
+                )
                 if chance.random() < STRAGGLES:
                     await self._workload.idle(chance.uniform(0, 1.0))
             if self._workload.over or chance.random() >= LEAVES:
@@ -383,7 +386,11 @@ def employ_job(workload: Workload, crew: Crew, seed: int) -> None:
 
 def places_of_jobs(workload: Workload) -> list[TopicPartition]:
     """Return the partitions for workers, without those of pipelines and short retention."""
-    return [one for one in workload.partitions if one.topic not in {*workload.copies, *workload.trimmed}]
+    return [
+        partition
+        for partition in workload.partitions
+        if partition.topic not in {*workload.copies, *workload.trimmed}
+    ]
 
 
 def employ_mortal(crew: Crew, name: str, make: Callable[[str, Callable[[float], None]], Employee]) -> None:

@@ -133,15 +133,15 @@ class StockProducer:
             with suppress(_MayHelp):
                 answer = await self._ask(request, ADD_VERSION)
                 for result in answer.results_by_topic_v3_and_below:
-                    for one in result.results_by_partition:
-                        self._check(one.partition_error_code)
+                    for partition_result in result.results_by_partition:
+                        self._check(partition_result.partition_error_code)
                 return
             await asyncio.sleep(PAUSE_S)
 
     async def produce(self, place: TopicPartition, count: int, transaction: Transaction) -> None:
         """Send `count` records in one batch until its outcome is known. Raises KafkaError if everything is lost."""
         sends = self._new_sends(place, count, transaction)
-        batch = self._encoded(place, [one.value for one in sends])
+        batch = self._encoded(place, [send.value for send in sends])
         begun_s, attempts = self._workload.now(), 0
         while True:
             attempts += 1
@@ -162,14 +162,14 @@ class StockProducer:
         Raises KafkaError without an answer, or after a non-retriable error.
         """
         sends = self._new_sends(place, count, transaction)
-        batch = self._encoded(place, [one.value for one in sends])
+        batch = self._encoded(place, [send.value for send in sends])
         try:
-            told = await self._asked(place, batch, IN_DOUBT_AFTER_MS)
+            response = await self._asked(place, batch, IN_DOUBT_AFTER_MS)
         except KafkaError as error:
             self._note(sends, error.code, -1, tried_before=False)
             raise
-        code = ErrorCode(told.error_code)
-        self._note(sends, code, told.base_offset, tried_before=False)
+        code = ErrorCode(response.error_code)
+        self._note(sends, code, response.base_offset, tried_before=False)
         if code is ErrorCode.NONE:
             self._sequences[place] = self._sequences.get(place, 0) + count
         elif not code.retriable:
@@ -185,14 +185,14 @@ class StockProducer:
         """
         sequence = self._sequences.get(place, 0)
         refused, behind = self._new_sends(place, 1, transaction), self._new_sends(place, count, transaction)
-        first = self._encoded(place, [one.value for one in refused], ahead_ms=YEARS_MS)
-        second = self._encoded(place, [one.value for one in behind], sequence=sequence + 1)
+        first = self._encoded(place, [send.value for send in refused], ahead_ms=YEARS_MS)
+        second = self._encoded(place, [send.value for send in behind], sequence=sequence + 1)
         refusal, (code, offset) = await asyncio.gather(
             self._attempt(place, first, refused, tried_before=False), self._outcome(place, second)
         )
         if (refusal, code) == (ErrorCode.INVALID_TIMESTAMP, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
             # This is not their outcome: a process that is killed now may have sent them again.
-            lowered, begun_s = self._encoded(place, [one.value for one in behind]), self._workload.now()
+            lowered, begun_s = self._encoded(place, [send.value for send in behind]), self._workload.now()
             while self._workload.now() < begun_s + GIVEN_UP_AFTER_S:
                 code = await self._attempt(place, lowered, behind, tried_before=True)
                 if not code.retriable:
@@ -287,7 +287,7 @@ class StockProducer:
         send.transaction = transaction.name
         send.key = self._workload.key(place.topic, value)
         self._workload.history.add(send)
-        self.waiting = [one for one in self.waiting if one.completed_s is None] + [send]
+        self.waiting = [waiting for waiting in self.waiting if waiting.completed_s is None] + [send]
         return send
 
     def _encoded(
@@ -313,11 +313,11 @@ class StockProducer:
     async def _outcome(self, place: TopicPartition, batch: bytes) -> tuple[ErrorCode, int]:
         """Return the outcome of one attempt, and the offset, -1 if unknown."""
         try:
-            told = await self._asked(place, batch, TIMEOUT_MS // 2)
+            response = await self._asked(place, batch, TIMEOUT_MS // 2)
         except KafkaError as error:
             return error.code, -1
-        code = ErrorCode(told.error_code)
-        return ErrorCode.NONE if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER else code, told.base_offset
+        code = ErrorCode(response.error_code)
+        return ErrorCode.NONE if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER else code, response.base_offset
 
     async def _asked(
         self, place: TopicPartition, batch: bytes, acknowledged_within_ms: int

@@ -53,12 +53,12 @@ def test_a_run_does_not_depend_on_addresses_in_memory() -> None:
 
 def test_a_run_does_not_depend_on_being_traced_nor_on_the_environment(tmp_path: Path) -> None:
     (digest,) = cold(0, SEEDS[:1])
-    told = printed_by(
+    printed = printed_by(
         *("-m", "tests.simulation.cluster.run", "--seeds", str(SEEDS[0])),
         *("--trace", str(tmp_path / "trace.txt")),
         hash_seed="7",  # The command itself fixes the hash seed.
     )
-    match = re.search(r"digest='(\w+)'", told)
-    assert match is not None, told
+    match = re.search(r"digest='(\w+)'", printed)
+    assert match is not None, printed
     assert match[1] == digest
     assert (tmp_path / "trace.txt").stat().st_size > 100_000

@@ -46,17 +46,17 @@ with installed(machine), patch.object(server, "warm_up_codecs", prepared_already
 
     def known():
         parts = [node.parts for node in cluster.brokers.values()]
-        groups = sum("g" in shard.groups for one in parts for shard in one.groups.shards())
-        producers = sum(len(log.log.producers) for one in parts for log in one.replicas if log.topic == "t")
+        groups = sum("g" in shard.groups for broker in parts for shard in broker.groups.shards())
+        producers = sum(len(log.log.producers) for broker in parts for log in broker.replicas if log.topic == "t")
         return groups, producers
 
     cluster.client("user", use)
     assert machine.run(machine.now + 30, lambda: bool(used))
-    told = [known()]
+    counts = [known()]
     for seconds in (55, 20):
         machine.run(machine.now + seconds)
-        told.append(known())
-print(json.dumps(told))
+        counts.append(known())
+print(json.dumps(counts))
 """
 
 

@@ -126,7 +126,9 @@ class StockWriter:
             producer.release()
         for _ in range(chance.randint(1, 3)):
             chosen = places if last else chance.sample(places, chance.randint(1, len(places)))
-            await all_of(*(producer.produce(one, chance.randint(1, 3), transaction) for one in chosen))
+            await all_of(
+                *(producer.produce(partition, chance.randint(1, 3), transaction) for partition in chosen)
+            )
             await asyncio.sleep(chance.uniform(0, 0.02))
         if not last and chance.random() < ABANDONED:
             await self._abandon(transaction, places)
@@ -219,7 +221,7 @@ def writers(workload: Workload, seed: int) -> dict[str, Callable[[str], Writer]]
     written = {*TOPICS, *workload.lossy, *workload.compacted}
     if writes_what_is_trimmed(seed):
         written |= workload.trimmed
-    places = [one for one in workload.partitions if one.topic in written]
+    places = [partition for partition in workload.partitions if partition.topic in written]
     found: dict[str, Callable[[str], Writer]] = {}
     if copies_exactly(seed):
         workload.history.add(Copied(SOURCE, TARGET, exactly_once=True, at_s=workload.now(), committed=True))

@@ -91,8 +91,8 @@ class UncleanElections:
 
         remove: Callable[..., None] = Replicas._remove
 
-        def removed(replicas: Replicas, partition: Partition, told: ErrorCode) -> None:
-            remove(replicas, partition, told)
+        def removed(replicas: Replicas, partition: Partition, code: ErrorCode) -> None:
+            remove(replicas, partition, code)
             for key, latest in list(self._replicas.items()):
                 if latest is partition:
                     del self._replicas[key]

@@ -15,7 +15,7 @@ async def read_whole(workload: Workload, actor: str) -> None:
     """Read from the log starts, and start over now and then."""
     chance, round_ = workload.chance(), 0
     partly = workload.lossy | workload.trimmed | workload.compacted
-    places = [one for one in workload.partitions if one.topic not in partly]
+    places = [partition for partition in workload.partitions if partition.topic not in partly]
     while not workload.over:
         round_ += 1
         session = f"{actor}/{round_}"
@@ -40,12 +40,12 @@ async def read_whole(workload: Workload, actor: str) -> None:
 
 async def _note(workload: Workload, actor: str, session: str, consumer: Consumer) -> None:
     async with aclosing(consumer.transactions()) as found:
-        async for one in found:
-            if one.commit_index is None:
+        async for transaction in found:
+            if transaction.commit_index is None:
                 continue
             records = [
                 (*place, record.offset, record.value or b"")
-                for place, some in one.records.items()
+                for place, some in transaction.records.items()
                 for record in some
             ]
-            workload.history.add(WholeRead(actor, session, one.commit_index, records, workload.now()))
+            workload.history.add(WholeRead(actor, session, transaction.commit_index, records, workload.now()))

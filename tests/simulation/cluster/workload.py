@@ -82,10 +82,10 @@ class Workload:
         topic = None if image is None else image.topics.get(place.topic)
         state = None if topic is None else topic.partitions.get(place.partition)
         return state is not None and not any(
-            (one.topic, one.index) == place and one.leader_epoch < state.leader_epoch
+            (partition.topic, partition.index) == place and partition.leader_epoch < state.leader_epoch
             for node in self.cluster.brokers.values()
             if node.up
-            for one in node.led()
+            for partition in node.led()
         )
 
     def is_coordinated_by_one(self, group: str) -> bool:

@@ -213,7 +213,7 @@ class Flow:
             self._hold(segment)
             return
         if segment.number != self._expected:
-            insort(self._early, segment, key=lambda one: one.number)
+            insort(self._early, segment, key=lambda kept: kept.number)
             return
         self._take(segment)
         while self._early and self._early[0].number == self._expected:
@@ -275,7 +275,7 @@ class Flow:
         if self._stopped:
             return
         self._network.counts["segments held"] += 1
-        insort(self._held, segment, key=lambda one: one.number)
+        insort(self._held, segment, key=lambda kept: kept.number)
         self._stall()
 
     def _stall(self) -> None:

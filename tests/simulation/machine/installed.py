@@ -170,9 +170,9 @@ def installed(machine: Machine) -> Iterator[None]:
         *_chance(machine),
         *_threads(machine),
         *_processes(machine),
-        *(Replacement(*one) for one in files.replacements(machine)),
-        *(Replacement(*one) for one in sockets.replacements(machine)),
-        *(Replacement(*one) for one in children.replacements(machine)),
+        *(Replacement(*replacement) for replacement in files.replacements(machine)),
+        *(Replacement(*replacement) for replacement in sockets.replacements(machine)),
+        *(Replacement(*replacement) for replacement in children.replacements(machine)),
     ]
     before: list[Replacement] = []
     for owner, name, value in replacements:

@@ -140,9 +140,9 @@ class Network:
 
     # ------------------------------------------------------------ faults
 
-    def cut(self, one: Places, other: Places, both: bool = True) -> None:
-        """Cut packets from `one` to `other`; with `both`, also in the other direction."""
-        pairs = [(a, b) for a in self._hosts(one) for b in self._hosts(other) if a is not b]
+    def cut(self, here: Places, there: Places, both: bool = True) -> None:
+        """Cut packets from `here` to `there`; with `both`, also in the other direction."""
+        pairs = [(a, b) for a in self._hosts(here) for b in self._hosts(there) if a is not b]
         for a, b in pairs:
             self.link(a, b).cut = True
             if both:
@@ -154,39 +154,39 @@ class Network:
         """Cut the host off from every other host."""
         self.cut(host, list(self.machine.hosts.values()))
 
-    def heal(self, one: Places | None = None, other: Places | None = None) -> None:
-        """End all faults between `one` and `other` in both directions; without arguments, all faults."""
+    def heal(self, here: Places | None = None, there: Places | None = None) -> None:
+        """End all faults between `here` and `there` in both directions; without arguments, all faults."""
         everywhere = list(self.machine.hosts.values())
-        for link in self._between(one or everywhere, other or everywhere, both=True):
+        for link in self._between(here or everywhere, there or everywhere, both=True):
             link.set(*self.normal_s)
         self.note("heals")
 
     def slow(
-        self, one: Places, other: Places, delay_s: float, jitter_s: float = 0.0, both: bool = True
+        self, here: Places, there: Places, delay_s: float, jitter_s: float = 0.0, both: bool = True
     ) -> None:
         """Delay every segment and datagram by `delay_s` and up to `jitter_s` more."""
-        for link in self._between(one, other, both):
+        for link in self._between(here, there, both):
             link.delay_s, link.jitter_s = delay_s, jitter_s
         self.counts["slow links"] += 1
         self.note(f"slow {delay_s:.6f} {jitter_s:.6f}")
 
-    def lossy(self, one: Places, other: Places, rate: float, both: bool = True) -> None:
+    def lossy(self, here: Places, there: Places, rate: float, both: bool = True) -> None:
         """Lose segments at this rate, which are retransmitted later; lose, duplicate and delay datagrams."""
-        for link in self._between(one, other, both):
+        for link in self._between(here, there, both):
             link.loss = link.datagram_loss = rate
             link.datagram_duplicate = link.datagram_reorder = rate / 2
         self.note(f"lossy {rate:.6f}")
 
-    def narrow(self, one: Places, other: Places, bytes_per_s: float | None, both: bool = True) -> None:
+    def narrow(self, here: Places, there: Places, bytes_per_s: float | None, both: bool = True) -> None:
         """Limit the bandwidth of each link."""
-        for link in self._between(one, other, both):
+        for link in self._between(here, there, both):
             link.bytes_per_s = bytes_per_s
         self.note(f"narrow {bytes_per_s}")
 
     def disturb_datagrams(
         self,
-        one: Places,
-        other: Places,
+        here: Places,
+        there: Places,
         *,
         loss: float = 0.0,
         duplicate: float = 0.0,
@@ -194,7 +194,7 @@ class Network:
         both: bool = True,
     ) -> None:
         """Set the rates of datagram faults."""
-        for link in self._between(one, other, both):
+        for link in self._between(here, there, both):
             link.datagram_loss, link.datagram_duplicate, link.datagram_reorder = loss, duplicate, reorder
         self.note(f"datagrams {loss:.6f} {duplicate:.6f} {reorder:.6f}")
 
@@ -236,8 +236,8 @@ class Network:
         found = [host for place in places for host in self._hosts(place)]
         return sorted(found, key=lambda host: host.address)
 
-    def _between(self, one: Places, other: Places, both: bool) -> list[Link]:
-        pairs = [(a, b) for a in self._hosts(one) for b in self._hosts(other) if a is not b]
+    def _between(self, first: Places, second: Places, both: bool) -> list[Link]:
+        pairs = [(a, b) for a in self._hosts(first) for b in self._hosts(second) if a is not b]
         there = [self.link(a, b) for a, b in pairs]
         return there + [self.link(b, a) for a, b in pairs] if both else there
 

@@ -380,9 +380,9 @@ def replacements(machine: Machine) -> list[tuple[ModuleType, str, Any]]:
 
     def socketpair(family: int = socket.AF_UNIX, type: int = socket.SOCK_STREAM, proto: int = 0) -> Any:
         process = _running(machine)
-        one, other = PairSocket(process), PairSocket(process)
-        one.join(other)
-        return tuple(MachineSocket(family, type, proto, _kernel=end) for end in (one, other))
+        first, other = PairSocket(process), PairSocket(process)
+        first.join(other)
+        return tuple(MachineSocket(family, type, proto, _kernel=end) for end in (first, other))
 
     def getaddrinfo(
         host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0

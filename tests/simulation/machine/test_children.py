@@ -56,28 +56,28 @@ def apart(play: Callable[[], T]) -> T:
 class Left:
     """Garbage that reports its collection."""
 
-    def __init__(self, told: list[str]) -> None:
-        self.told, self.itself = told, self
+    def __init__(self, ends: list[str]) -> None:
+        self.told, self.itself = ends, self
 
     def __del__(self) -> None:
         self.told.append("collected")
 
 
 def test_a_process_apart_leaves_the_garbage_of_others_alone() -> None:
-    told: list[str] = []
+    ends: list[str] = []
 
     def collect() -> list[str]:
         gc.collect()
-        return told
+        return ends
 
     gc.disable()
     try:
-        Left(told)
+        Left(ends)
         assert apart(collect) == []
     finally:
         gc.enable()
     gc.collect()
-    assert told == ["collected"]
+    assert ends == ["collected"]
 
 
 class Room:

@@ -38,15 +38,17 @@ class CutsAreTrue:
         mirror = image.mirrors.by_name.get(MIRROR)
         if mirror is None or mirror.phase is MirrorPhase.PROMOTED:
             return
-        for one in cuts.rounds:
-            if one.number not in self._cuts:
-                before = max((cut for number, cut in self._cuts.items() if number < one.number), default=-1)
-                if one.cut < before:
+        for mirror_round in cuts.rounds:
+            if mirror_round.number not in self._cuts:
+                before = max(
+                    (cut for number, cut in self._cuts.items() if number < mirror_round.number), default=-1
+                )
+                if mirror_round.cut < before:
                     raise InvariantBroken(
                         "no cut goes backwards",
-                        f"round {one.number} is cut {one.cut}, {before} was before it",
+                        f"round {mirror_round.number} is cut {mirror_round.cut}, {before} was before it",
                     )
-                self._cuts[one.number] = one.cut
+                self._cuts[mirror_round.number] = mirror_round.cut
                 self.counts["rounds announced"] += 1
         for place, reached in cuts.reached.items():
             for number, offset in reached:
@@ -96,7 +98,9 @@ def check_whole(target: SimulatedCluster, ledger: SourceLedger) -> Counter[str]:
     image = target.newest_image()
     assert image is not None
     mirror, cuts = image.mirrors.by_name[MIRROR], image.mirror_cuts.of(MIRROR)
-    at = next((one for one in cuts.rounds if one.number == mirror.promoted_round), None)
+    at = next(
+        (mirror_round for mirror_round in cuts.rounds if mirror_round.number == mirror.promoted_round), None
+    )
     present: defaultdict[int, dict[str, bool]] = defaultdict(dict)
     for node, partition in leaders_of(target, image):
         topic = image.mirrors.topics.get(partition.topic_id)
@@ -116,7 +120,7 @@ def check_whole(target: SimulatedCluster, ledger: SourceLedger) -> Counter[str]:
                 )
     if at is not None:
         return Counter({"promoted at a cut": 1})
-    torn = sum(len(set(one.values())) > 1 for one in present.values())
+    torn = sum(len(set(found.values())) > 1 for found in present.values())
     return Counter({"transactions torn by promotions without a cut": torn})
 
 

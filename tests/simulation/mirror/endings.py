@@ -39,8 +39,8 @@ def unsettled(
     there, here = source.newest_image(), target.newest_image()
     if there is None or here is None:
         return ["there is no quorum"]
-    originals = {(one.topic, one.index): one for _, one in leaders_of(source, there)}
-    copies = {(one.topic, one.index): one for _, one in leaders_of(target, here)}
+    originals = {(partition.topic, partition.index): partition for _, partition in leaders_of(source, there)}
+    copies = {(partition.topic, partition.index): partition for _, partition in leaders_of(target, here)}
     found = []
     for name in topics:
         topic = there.topics.get(name)
@@ -62,13 +62,16 @@ def unsettled(
 
 def _differs(original: Partition, copy: Partition, highest_start: int) -> str:
     """Return the difference. The copy keeps a log start that a broker of the source reported and lost when it died."""
-    ends = [(one.log.log_end_offset, one.high_watermark) for one in (original, copy)]
+    ends = [(partition.log.log_end_offset, partition.high_watermark) for partition in (original, copy)]
     if ends[0] != ends[1] or len(set(ends[0])) != 1:
         return f"ends and high watermarks are {ends[0]} there, {ends[1]} here"
-    starts = [one.log.log_start_offset for one in (original, copy)]
+    starts = [partition.log.log_start_offset for partition in (original, copy)]
     if starts[0] != starts[1] and not starts[0] < starts[1] <= highest_start:
         return f"begins at {starts[0]} there, at {starts[1]} here"
-    stable = [one.log.transactions.last_stable_offset(one.high_watermark) for one in (original, copy)]
+    stable = [
+        partition.log.transactions.last_stable_offset(partition.high_watermark)
+        for partition in (original, copy)
+    ]
     if stable[0] != stable[1]:
         return f"is stable up to {stable[0]} there, to {stable[1]} here"
     return ""
@@ -83,11 +86,11 @@ def check_compacted(source: SimulatedCluster, target: SimulatedCluster, topic: s
     for cluster in (source, target):
         image = cluster.newest_image()
         assert image is not None
-        log = next(one.log for _, one in leaders_of(cluster, image) if one.topic == topic)
+        log = next(partition.log for _, partition in leaders_of(cluster, image) if partition.topic == topic)
         last: dict[bytes | None, tuple[int, bytes | None]] = {}
         for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset):
             if not header.is_control and not header.is_transactional:
-                last |= {one.key: (one.offset, one.value) for one in decode_records(batch)}
+                last |= {record.key: (record.offset, record.value) for record in decode_records(batch)}
         latest.append(last)
     if latest[0] != latest[1]:
         raise InvariantBroken("the last of each key is copied", f"{latest[0]} there, {latest[1]} here")
@@ -101,8 +104,10 @@ def check_promoted(target: SimulatedCluster, sends: list[Send], ledger: SourceLe
     """
     image = target.newest_image()
     assert image is not None
-    acknowledged = {(one.topic, one.partition, one.offset): one for one in sends if one.outcome is Outcome.OK}
-    sent = {one.value for one in sends}
+    acknowledged = {
+        (made.topic, made.partition, made.offset): made for made in sends if made.outcome is Outcome.OK
+    }
+    sent = {made.value for made in sends}
     for node, partition in leaders_of(target, image):
         copy = image.mirrors.partition(partition.topic_id, partition.index)
         if copy is None:
@@ -122,13 +127,13 @@ def check_promoted(target: SimulatedCluster, sends: list[Send], ledger: SourceLe
                         "nothing is copied after the promotion",
                         f"{node.name}: {partition!r} has {record} behind {first}",
                     )
-                told = acknowledged.pop((partition.topic, partition.index, record.offset), None)
-                if told is not None and told.value != record.value:
+                send = acknowledged.pop((partition.topic, partition.index, record.offset), None)
+                if send is not None and send.value != record.value:
                     raise InvariantBroken(
-                        "what is acknowledged is there", f"{node.name}: {record} in the place of {told}"
+                        "what is acknowledged is there", f"{node.name}: {record} in the place of {send}"
                     )
         _check_forgotten(node, partition, first, ours)
-    lost = [one for one in acknowledged.values() if one.topic not in ledger.compacted]
+    lost = [left for left in acknowledged.values() if left.topic not in ledger.compacted]
     if lost:
         raise InvariantBroken("what is acknowledged is there", f"acknowledged and not there: {lost[:3]}")
 
@@ -152,10 +157,10 @@ def check_keys_kept(target: SimulatedCluster, had: Mapping[Place, Mapping[int, b
         last = {key: offset for offset, key in sorted(known.items()) if log.log_start_offset <= offset < end}
         renewed += len(last.keys() & {key for offset, key in known.items() if offset >= end})
         here = {
-            one.offset: one.key
+            record.offset: record.key
             for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset)
             if not header.is_control and not header.is_transactional
-            for one in decode_records(batch)
+            for record in decode_records(batch)
         }
         newer = {key for offset, key in here.items() if offset >= end}
         gone = {key: offset for key, offset in last.items() if key not in newer and offset not in here}

@@ -138,8 +138,8 @@ class Failback:
         image, before = new.newest_image(), old.newest_image()
         assert image is not None
         assert before is not None
-        for _, one in leaders_of(new, image):
-            ledger.begin_with(one)
+        for _, partition in leaders_of(new, image):
+            ledger.begin_with(partition)
         newest_old, newest_new = NewestImage(old), NewestImage(new)
         causes = FaultsHaveCauses(ledger, newest_old, newest_new, ())
         for (topic_id, index), accepted in run.causes.accepted.items():
@@ -157,7 +157,7 @@ class Failback:
     def _judge(self, topics: Iterable[str], copies: ReturnedCopies) -> None:
         run = self._run
         old, new = (
-            {(one.topic, one.index): one for _, one in leaders_of(cluster, image)}
+            {(partition.topic, partition.index): partition for _, partition in leaders_of(cluster, image)}
             for cluster in (run.source, run.target)
             if (image := cluster.newest_image()) is not None
         )
@@ -190,7 +190,7 @@ def _returning(old: SimulatedCluster, new: SimulatedCluster) -> Iterator[str]:
             and known is not None
             and known.source_topic_id == topic.id
             and len(known.partitions) == len(topic.partitions)
-            and all(one.promoted_epoch != NO_EPOCH for one in known.partitions.values())
+            and all(partition.promoted_epoch != NO_EPOCH for partition in known.partitions.values())
         ):
             yield name
 
@@ -221,11 +221,11 @@ def _check_alike(ours: Partition, theirs: Partition, left_out: Iterable[MirrorFa
     Records whose loss was accepted on the other side may exist here. Raises InvariantBroken.
     """
     start = max(ours.log.log_start_offset, theirs.log.log_start_offset)
-    here, there = (_batches(one, start) for one in (ours, theirs))
+    here, there = (_batches(partition, start) for partition in (ours, theirs))
     here = {
         offset: found
         for offset, found in here.items()
-        if offset in there or not any(one.first <= offset < one.end for one in left_out)
+        if offset in there or not any(fault.first <= offset < fault.end for fault in left_out)
     }
     if here != there:
         different = sorted(
@@ -233,8 +233,8 @@ def _check_alike(ours: Partition, theirs: Partition, left_out: Iterable[MirrorFa
         )
         raise InvariantBroken(
             "both sides are alike",
-            f"{ours!r} from {start}: at {different[:5]} {[here.get(one) for one in different[:3]]} here, "
-            f"{[there.get(one) for one in different[:3]]} there",
+            f"{ours!r} from {start}: at {different[:5]} {[here.get(offset) for offset in different[:3]]} here, "
+            f"{[there.get(offset) for offset in different[:3]]} there",
         )
 
 
@@ -252,7 +252,7 @@ def _check_keys(ours: Partition, theirs: Partition, state: MirrorPartition, *, d
     If records were discarded, a key may be missing whose older record was compacted away here in their favour, if it
     lies below the resumption.
     """
-    here, there = (_last(one) for one in (ours, theirs))
+    here, there = (_last(partition) for partition in (ours, theirs))
     resumed = state.resumption
     for key, (offset, value) in there.items():
         is_compacted_away = discards and resumed is not None and offset < resumed.offset and key not in here
@@ -266,5 +266,5 @@ def _last(partition: Partition) -> Mapping[bytes | None, tuple[int, bytes | None
     log, last = partition.log, dict[bytes | None, tuple[int, bytes | None]]()
     for header, batch in batches_of(log, log.log_start_offset, log.log_end_offset):
         if not header.is_control and not header.is_transactional:
-            last |= {one.key: (one.offset, one.value) for one in decode_records(batch)}
+            last |= {record.key: (record.offset, record.value) for record in decode_records(batch)}
     return last

@@ -251,15 +251,15 @@ class CopiesAreTheSource:
             if partition.topic in self._ledger.compacted:
                 # Replicas know different beginnings of an epoch whose first records are compacted away.
                 if not header.is_control and not header.is_transactional:
-                    self.had[place] |= {one.offset: one.key for one in decode_records(batch)}
+                    self.had[place] |= {record.offset: record.key for record in decode_records(batch)}
                 for offset, found in records_of(header, batch):
-                    if not any(one.records.get((source_epoch, offset)) == found for one in histories):
+                    if not any(history.records.get((source_epoch, offset)) == found for history in histories):
                         raise InvariantBroken("copies are the source", f"{where}: {found}")
             else:
                 self._check_line(histories, epoch, header.base_offset, source_epoch, where)
                 key, found = (source_epoch, header.base_offset), fingerprint(header, batch)
-                if not any(one.batches.get(key) == found for one in histories):
-                    theirs = [one.batches.get(key) for one in histories]
+                if not any(history.batches.get(key) == found for history in histories):
+                    theirs = [history.batches.get(key) for history in histories]
                     raise InvariantBroken(
                         "copies are the source", f"{where}: {found}, and not one of {theirs}"
                     )
@@ -273,7 +273,7 @@ class CopiesAreTheSource:
 
         A replica here may still have it if an unclean election brought a log start back.
         """
-        return any(one.first <= offset < one.end for one in self._faults.accepted[place])
+        return any(fault.first <= offset < fault.end for fault in self._faults.accepted[place])
 
     def _check_start(self, place: Place, partition: Partition, start: int, copy: MirrorPartition) -> None:
         """Check that a copy begins after its former end only if that was accepted."""
@@ -290,15 +290,15 @@ class CopiesAreTheSource:
         yet.
         """
         ids = self._ledger.ids[partition.topic] if source_id == ZERO_UUID else [source_id]
-        found = [self._ledger.of((one, partition.index)) for one in ids]
-        return [one for one in found if one is not None]
+        found = [self._ledger.of((topic_id, partition.index)) for topic_id in ids]
+        return [history for history in found if history is not None]
 
     def _check_gap(self, partition: Partition, end: int, base: int, where: str) -> None:
         """Check a gap of offsets between two batches of a log."""
         if partition.topic in self._ledger.compacted:
             return
         for fault in sorted(
-            self._faults.accepted[partition.topic_id, partition.index], key=lambda one: one.first
+            self._faults.accepted[partition.topic_id, partition.index], key=lambda fault: fault.first
         ):
             if fault.first <= end < fault.end:
                 end = fault.end
@@ -314,7 +314,7 @@ class CopiesAreTheSource:
         where: str,
     ) -> None:
         """Check that the log follows one history of the source: the one that led to the last batch's epoch."""
-        lines = [one.line_of(epoch) for one in histories]
+        lines = [history.line_of(epoch) for history in histories]
         if not any(base < line[0][1] or epoch_at(line, base) == source_epoch for line in lines if line):
             raise InvariantBroken(
                 "copies follow one history",

@@ -38,7 +38,7 @@ Fingerprint = tuple[object, ...]
 
 def epoch_at(epochs: Epochs, offset: int) -> int:
     """Return the epoch that wrote an offset; UNKNOWN_EPOCH below the first."""
-    found = bisect_right(epochs, offset, key=lambda one: one[1])
+    found = bisect_right(epochs, offset, key=lambda entry: entry[1])
     return epochs[found - 1][0] if found else UNKNOWN_EPOCH
 
 
@@ -104,7 +104,7 @@ class PartitionHistory:
         """Note the epochs of a leader's log; epochs that it has dropped since are kept."""
         kept = self.lines.get(epoch, [])
         if entries:
-            kept = [one for one in kept if one[1] < entries[0][1] and one[0] <= entries[0][0]]
+            kept = [entry for entry in kept if entry[1] < entries[0][1] and entry[0] <= entries[0][0]]
         # The epoch at the log's start begins there for the log, once its first records are dropped.
         is_known = bool(kept) and kept[-1][0] == entries[0][0]
         self.lines[epoch] = [*kept, *entries[is_known:]]
@@ -118,8 +118,10 @@ class PartitionHistory:
         if epoch in self.lines:
             return self.lines[epoch]
         later = (line for led, line in sorted(self.lines.items()) if led > epoch)
-        has_its_records = next((line for line in later if any(one == epoch for one, _ in line)), [])
-        return [one for one in has_its_records if one[0] <= epoch]
+        has_its_records = next(
+            (line for line in later if any(known_epoch == epoch for known_epoch, _ in line)), []
+        )
+        return [entry for entry in has_its_records if entry[0] <= epoch]
 
 
 def common_end(copy: Epochs, end: int, line: Epochs) -> int:

@@ -132,9 +132,9 @@ def source_epoch_kept() -> Iterator[None]:
         epochs = [header.partition_leader_epoch for _, header in walk_batches(batches)]
         placed = place(batches, name, end, epoch)
         kept = []
-        for one, epoch_there in zip(placed.batches, epochs, strict=True):
-            patch_offset_and_epoch(batches, one.position, one.base_offset, epoch_there)
-            kept.append(one._replace(header=parse_header(batches, one.position)))
+        for batch, epoch_there in zip(placed.batches, epochs, strict=True):
+            patch_offset_and_epoch(batches, batch.position, batch.base_offset, epoch_there)
+            kept.append(batch._replace(header=parse_header(batches, batch.position)))
         return placed._replace(batches=kept)
 
     with patch.object(log_copies, "place_copied", place_as_it_is):
@@ -382,15 +382,15 @@ def cut_reached_too_early() -> Iterator[None]:
 
     async def told(self: CutRounds, copies: Iterable[Copy]) -> None:
         for copy in copies:
-            for number, one in list(copy.cuts.items()):
-                if one.is_certain and copy.is_led:
+            for number, cut in list(copy.cuts.items()):
+                if cut.is_certain and copy.is_led:
                     state = (copy.partition.topic_id, copy.partition.index, copy.leader_epoch)
                     reached = ReachedCut(
                         topic_id=state[0],
                         partition=state[1],
                         leader_epoch=state[2],
                         number=number,
-                        offset=one.offset,
+                        offset=cut.offset,
                     )
                     del copy.cuts[number]
                     await self._quorum.submit(
@@ -416,8 +416,10 @@ def round_of_some_copies() -> Iterator[None]:
     """
 
     def newest(self: CutsOfMirror, _copies: object) -> MirrorRound | None:
-        reached = {number for told in self.reached.values() for number, _ in told}
-        return next((one for one in reversed(self.rounds) if one.number in reached), None)
+        reached = {number for pairs in self.reached.values() for number, _ in pairs}
+        return next(
+            (mirror_round for mirror_round in reversed(self.rounds) if mirror_round.number in reached), None
+        )
 
     with patch.object(CutsOfMirror, "newest_whole", newest):
         yield
@@ -457,12 +459,12 @@ def former_leaders_report() -> Iterator[None]:
     report = mirrors.report
 
     def of_anybody(work: Workspace, command: ReportMirrorPartitions) -> PlainResult:
-        for told in command.partitions:
-            topic = work.image.topics_by_id.get(told.topic_id)
-            state = None if topic is None else topic.partitions.get(told.partition)
+        for partition_report in command.partitions:
+            topic = work.image.topics_by_id.get(partition_report.topic_id)
+            state = None if topic is None else topic.partitions.get(partition_report.partition)
             if state is not None:
-                told.leader_epoch, command.broker_id = state.leader_epoch, state.leader
-                report(work, ReportMirrorPartitions(broker_id=state.leader, partitions=[told]))
+                partition_report.leader_epoch, command.broker_id = state.leader_epoch, state.leader
+                report(work, ReportMirrorPartitions(broker_id=state.leader, partitions=[partition_report]))
         return PlainResult()
 
     with patch.dict(controller._COMMANDS, {ReportMirrorPartitions: of_anybody}):

@@ -151,7 +151,7 @@ class MirrorRun:
                     node.settings[key] = str(len(cluster.brokers))
         self.links = Links(machine, self.source, self.target)
         self.faults = [
-            Faults(one, self._may_lose_power, self._others_have) for one in (self.source, self.target)
+            Faults(cluster, self._may_lose_power, self._others_have) for cluster in (self.source, self.target)
         ]
         self._nodes = {node.name: node for node in (*self.source.nodes, *self.target.nodes)}
         self._watch()
@@ -356,8 +356,12 @@ class MirrorRun:
 
     def _offsets_have_followed(self) -> bool:
         there, here = (
-            {key: offset for node in one.brokers.values() for key, offset in offsets_at(node, GROUP).items()}
-            for one in (self.source, self.target)
+            {
+                key: offset
+                for node in cluster.brokers.values()
+                for key, offset in offsets_at(node, GROUP).items()
+            }
+            for cluster in (self.source, self.target)
         )
         return there == here
 
@@ -379,7 +383,9 @@ class MirrorRun:
         if self.promotion == AT_THE_END:
             self._promote()
         self.wait(lambda: self.doings.answered_s is not None, HEAL_S, "the mirror is promoted")
-        shared = [one for one in TOPICS if (image := self.target.newest_image()) and one in image.topics]
+        shared = [
+            topic for topic in TOPICS if (image := self.target.newest_image()) and topic in image.topics
+        ]
         if EXACT in shared:
             places = [TopicPartition(EXACT, index) for index in range(TOPICS[EXACT])]
             writer = OwnWriter(self.here, "new writer", "writer-0", places)
@@ -441,10 +447,11 @@ class MirrorRun:
         if self.promotion == NEVER:
             return True
         return all(
-            one.log.log_end_offset == one.high_watermark
-            and one.log.transactions.last_stable_offset(one.high_watermark) == one.high_watermark
+            partition.log.log_end_offset == partition.high_watermark
+            and partition.log.transactions.last_stable_offset(partition.high_watermark)
+            == partition.high_watermark
             for node in self.target.brokers.values()
-            for one in node.led()
+            for partition in node.led()
         )
 
     def _acknowledged(self, send: Send) -> None:
@@ -475,7 +482,10 @@ class MirrorRun:
         """Let time pass until the condition holds. Raises InvariantBroken after `seconds`."""
         if not self.machine.run(self.machine.now + seconds, condition):
             waiting = [
-                name for one in (self.there, self.here) for name, ended in one.ended.items() if not ended
+                name
+                for workload in (self.there, self.here)
+                for name, ended in workload.ended.items()
+                if not ended
             ]
             raise InvariantBroken("alive", f"not within {seconds} s: {what} ({waiting})")
 
@@ -486,8 +496,8 @@ class MirrorRun:
         counts += self.doings.counts + self.links.counts + self.causes.counts
         counts["group offsets looked at"] = self.offsets.followed
         counts["unclean elections provoked"] = self.usurpation.times
-        counts["acknowledged here"] = sum(one.offset is not None for one in self.here.history.sends)
-        counts["acknowledged there"] = sum(one.offset is not None for one in self.there.history.sends)
+        counts["acknowledged here"] = sum(send.offset is not None for send in self.here.history.sends)
+        counts["acknowledged there"] = sum(send.offset is not None for send in self.there.history.sends)
         for faults, site in zip(self.faults, (SOURCE, TARGET), strict=True):
             counts += Counter({f"{site.name}fault: {name}": count for name, count in faults.counts.items()})
         return counts

@@ -40,15 +40,15 @@ def test_each_batch_from_the_start_on_is_told_once(tmp_path: Path) -> None:
 def test_a_log_in_the_middle_of_a_cut_is_to_be_looked_at_later(tmp_path: Path) -> None:
     """Seed 1768: an observer read the batches before the cut for ever, and waited for the last to come."""
     log = three_batches(tmp_path)
-    truncate, told = Segment.truncate, list[ErrorCode]()
+    truncate, codes = Segment.truncate, list[ErrorCode]()
 
     def truncating(segment: Segment, *place: Any) -> None:
         with pytest.raises(KafkaError) as refused:
             found(log, 0)
-        told.append(refused.value.code)
+        codes.append(refused.value.code)
         truncate(segment, *place)
 
     with patch.object(Segment, "truncate", truncating):
         log.truncation.truncate_to(1)
-    assert told == [ErrorCode.OFFSET_NOT_AVAILABLE]
+    assert codes == [ErrorCode.OFFSET_NOT_AVAILABLE]
     assert found(log, 0) == [0]

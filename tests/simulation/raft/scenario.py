@@ -156,8 +156,8 @@ class _Scenario:
         world.at(world.now() + self._random.choice([0.05, 0.3, 1.5]) * self._random.random(), restart)
 
     def _two(self) -> tuple[int, int]:
-        one, other = self._random.sample(sorted(self._world.nodes), 2)
-        return one, other
+        first, other = self._random.sample(sorted(self._world.nodes), 2)
+        return first, other
 
     def _cut_one_way(self) -> None:
         self._world.network.cut(*self._two())
@@ -170,12 +170,12 @@ class _Scenario:
         if leaders and self._random.random() < 0.5:
             island = {self._random.choice(leaders)}
         both_ways = self._random.random() < 0.7
-        for one in island:
+        for node_id in island:
             for other in nodes:
                 if other not in island:
-                    self._world.network.cut(one, other)
+                    self._world.network.cut(node_id, other)
                     if both_ways:
-                        self._world.network.cut(other, one)
+                        self._world.network.cut(other, node_id)
 
     def _reset(self) -> None:
         self._world.network.reset(*self._two())
@@ -228,8 +228,8 @@ class _Scenario:
         world.run(world.now() + random.uniform(0.01, 0.3))
         self._bring_up(node)
         if laggard is not None and leader is not None and leader.alive:
-            told = leader.node_id
-            world.run(world.now() + 1.0, lambda: told not in node.running.membership.unheard)
+            leader_id = leader.node_id
+            world.run(world.now() + 1.0, lambda: leader_id not in node.running.membership.unheard)
             self._put_down(leader)
             self._bring_up(laggard)
             world.run(world.now() + SETTLE_SECONDS)

@@ -26,8 +26,8 @@ def _stream(world: World, leader: SimulatedNode, count: int) -> None:
     for _ in range(count):
         proposals.append(world.propose(leader))
         world.run(world.now() + 0.001)
-    assert world.run(world.now() + 5, lambda: all(one.answered for one in proposals))
-    assert all(one.error is None for one in proposals)
+    assert world.run(world.now() + 5, lambda: all(proposal.answered for proposal in proposals))
+    assert all(proposal.error is None for proposal in proposals)
 
 
 def test_a_follower_applies_several_entries_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:

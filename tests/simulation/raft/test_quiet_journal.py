@@ -49,8 +49,8 @@ def test_what_was_kept_for_a_follower_goes_once_it_has_caught_up(monkeypatch: py
         world.network.node_died(lagging.node_id, noticed=True)
         append(world, leader, 3 * SETTINGS.snapshot_entries)
         assert leader.running.journal.base_index > 1
-        for one, other in ((leader, lagging), (lagging, leader)):
-            world.network.slow_down(one.node_id, other.node_id, (0.2, 0.2))
+        for node, other in ((leader, lagging), (lagging, leader)):
+            world.network.slow_down(node.node_id, other.node_id, (0.2, 0.2))
         lagging.start()
         assert world.run(world.now() + 5, lambda: leader.running.replicator.needed_from is not None)
         needed_from = leader.running.replicator.needed_from

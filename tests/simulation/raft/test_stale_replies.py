@@ -17,10 +17,10 @@ def play() -> None:
         world.network.slow_down(follower.node_id, leader.node_id, (TRAVEL_SECONDS, TRAVEL_SECONDS))
         world.run(world.now() + 0.1)
 
-        for one in (leader, follower):
+        for node in (leader, follower):
             for other in rest:
-                world.network.cut(one.node_id, other.node_id)
-                world.network.cut(other.node_id, one.node_id)
+                world.network.cut(node.node_id, other.node_id)
+                world.network.cut(other.node_id, node.node_id)
         for _ in range(10):
             world.propose(leader)
             world.run(world.now() + 0.01)

@@ -48,14 +48,17 @@ class VirtualNetwork:
         self._at = at
         self._endpoints = endpoints
         self._directions = {
-            (one, other): Direction() for one in endpoints for other in endpoints if one != other
+            (endpoint, other): Direction()
+            for endpoint in endpoints
+            for other in endpoints
+            if endpoint != other
         }
         self._connection: dict[tuple[int, int], int] = {}
         self._numbers = 0
-        for one in endpoints:
+        for endpoint in endpoints:
             for other in endpoints:
-                if one < other:
-                    self._keep_connecting(one, other)
+                if endpoint < other:
+                    self._keep_connecting(endpoint, other)
 
     def send(self, sender: int, receiver: int, payload: bytes) -> None:
         number = self._connection.get(_pair(sender, receiver))
@@ -83,18 +86,18 @@ class VirtualNetwork:
                 self._schedule(sender, receiver, direction, payload, number)
 
     def heal_all(self) -> None:
-        for one, other in self._directions:
-            self._directions[one, other].delay = (0.0001, 0.002)
-            self.heal(one, other)
+        for here, there in self._directions:
+            self._directions[here, there].delay = (0.0001, 0.002)
+            self.heal(here, there)
 
     def slow_down(self, sender: int, receiver: int, delay: tuple[float, float]) -> None:
         self._directions[sender, receiver].delay = delay
 
-    def reset(self, one: int, other: int) -> None:
+    def reset(self, first: int, second: int) -> None:
         """End the connection: both ends notice, and messages in transit are lost."""
-        if self._connection.pop(_pair(one, other), None) is None:
+        if self._connection.pop(_pair(first, second), None) is None:
             return
-        for sender, receiver in ((one, other), (other, one)):
+        for sender, receiver in ((first, second), (second, first)):
             self._directions[sender, receiver].held.clear()
             self._endpoints[receiver].peer_disconnected(sender)
 
@@ -131,19 +134,19 @@ class VirtualNetwork:
 
         self._at(arrival, arrive)
 
-    def _keep_connecting(self, one: int, other: int) -> None:
-        self._at(self._now() + self._random.uniform(0.01, 0.2), lambda: self._keep_connecting(one, other))
-        if not (self._endpoints[one].alive and self._endpoints[other].alive):
+    def _keep_connecting(self, first: int, second: int) -> None:
+        self._at(self._now() + self._random.uniform(0.01, 0.2), lambda: self._keep_connecting(first, second))
+        if not (self._endpoints[first].alive and self._endpoints[second].alive):
             return
-        if self._directions[one, other].cut or self._directions[other, one].cut:
+        if self._directions[first, second].cut or self._directions[second, first].cut:
             return
-        pair = _pair(one, other)
+        pair = _pair(first, second)
         if pair in self._connection:
             return
         self._numbers += 1
         self._connection[pair] = self._numbers
-        self._endpoints[one].peer_connected(other)
-        self._endpoints[other].peer_connected(one)
+        self._endpoints[first].peer_connected(second)
+        self._endpoints[second].peer_connected(first)
 
     def restarted(self, node: int) -> None:
         """Handle a new incarnation: its peers drop the half-open connection to the old one."""
@@ -152,5 +155,5 @@ class VirtualNetwork:
                 self.reset(node, other)
 
 
-def _pair(one: int, other: int) -> tuple[int, int]:
-    return (one, other) if one < other else (other, one)
+def _pair(first: int, second: int) -> tuple[int, int]:
+    return (first, second) if first < second else (second, first)
