@@ -30,7 +30,7 @@ def connector_jars() -> list[Path]:
     if not available():
         return []
     return [
-        one
-        for one in sorted(fetched(_POM, CACHE, _COMPLETE).glob("*.jar"))
-        if not one.name.startswith(OF_SPARK)
+        path
+        for path in sorted(fetched(_POM, CACHE, _COMPLETE).glob("*.jar"))
+        if not path.name.startswith(OF_SPARK)
     ]

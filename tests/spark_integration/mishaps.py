@@ -25,7 +25,7 @@ def forget_last_commit(checkpoint: Path) -> int:
     batch, which comes again.
     """
     commits = checkpoint / "commits"
-    last = max(int(one.name) for one in commits.iterdir() if one.name.isdecimal())
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
     (commits / f"{last}").unlink()
     (commits / f".{last}.crc").unlink(missing_ok=True)
     return last

@@ -16,15 +16,15 @@ SOURCE = Path(package.__file__)
 
 def test_type_checkers_see_what_there_is() -> None:
     block = next(
-        one
-        for one in ast.parse(SOURCE.read_text()).body
-        if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"
+        statement
+        for statement in ast.parse(SOURCE.read_text()).body
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
     )
     shown = {
-        alias.name: one.module
-        for one in block.body
-        if isinstance(one, ast.ImportFrom) and one.level == 1
-        for alias in one.names
+        alias.name: statement.module
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom) and statement.level == 1
+        for alias in statement.names
     }
     assert sorted({*shown, "register"}) == sorted(package.__all__)
     assert shown == {name: module for module, names in package._HOMES.items() for name in names}

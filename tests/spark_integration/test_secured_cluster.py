@@ -36,8 +36,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
 
     The name is not `secured`, since tests that share that cluster of tests/integration run without a Spark session.
     """
-    one = {"default_replication_factor": "1", "offsets_topic_replication_factor": "1"}
-    with secured_cluster(tmp_path_factory.mktemp("secured-spark"), brokers=1, **one) as running:
+    settings = {"default_replication_factor": "1", "offsets_topic_replication_factor": "1"}
+    with secured_cluster(tmp_path_factory.mktemp("secured-spark"), brokers=1, **settings) as running:
         asyncio.run(_give_rights(running))
         yield running
 

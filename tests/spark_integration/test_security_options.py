@@ -69,9 +69,9 @@ def test_a_delegation_token_logs_in(given: dict[str, str]) -> None:
 def test_secrets_are_shown_nowhere(given: dict[str, str]) -> None:
     source = read_settings({**given, "subscribe": "t"}, streaming=False)
     sink = of_batch({**given, "topic": "t"})
-    for one in (source, sink, pickle.loads(pickle.dumps(source))):
-        assert "Hunter2" not in repr(one)
-        assert one.client["sasl_plain_password"] == "Hunter2"
+    for shown in (source, sink, pickle.loads(pickle.dumps(source))):
+        assert "Hunter2" not in repr(shown)
+        assert shown.client["sasl_plain_password"] == "Hunter2"
 
 
 @pytest.mark.parametrize(

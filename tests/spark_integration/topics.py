@@ -19,8 +19,8 @@ def records(cluster: LocalCluster, topic: str, *, committed: bool = True) -> lis
         places = [TopicPartition(topic, index) for index in described.partitions]
         consumer.assign(places)
         ends = consumer.end_offsets(places)
-        found: dict[TopicPartition, list[ConsumerRecord]] = {one: [] for one in places}
-        while any(consumer.position(one) < ends[one] for one in places):
+        found: dict[TopicPartition, list[ConsumerRecord]] = {place: [] for place in places}
+        while any(consumer.position(place) < ends[place] for place in places):
             for place, some in consumer.getmany(timeout_ms=100).items():
                 found[place] += some
         return [record for place in places for record in found[place]]

@@ -22,7 +22,7 @@ _PLACES = "/usr/lib/postgresql"
 @cache
 def binaries() -> Path | None:
     """Return the folder of `initdb` and `postgres`, which Debian keeps off the path, for each version."""
-    versions = sorted(Path(_PLACES).glob("*/bin/initdb"), key=lambda one: int(one.parts[-3]))
+    versions = sorted(Path(_PLACES).glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if versions:
         return versions[-1].parent
     found = shutil.which("initdb")
@@ -34,7 +34,7 @@ def need_server() -> Path:
     one.
     """
     found = binaries()
-    if found is None or (os.geteuid() == 0 and "postgres" not in [one.pw_name for one in pwd.getpwall()]):
+    if found is None or (os.geteuid() == 0 and "postgres" not in [user.pw_name for user in pwd.getpwall()]):
         reason = "PostgreSQL's server is not installed (on Debian: apt-get install postgresql)"
         assert not os.environ.get("CI"), reason
         pytest.skip(reason)
@@ -58,7 +58,7 @@ class Server:
             "max_connections=40",
             *settings,
         )
-        self._settings = f"-p {self.port} -k {folder} " + " ".join(f"-c {one}" for one in given)
+        self._settings = f"-p {self.port} -k {folder} " + " ".join(f"-c {setting}" for setting in given)
 
     def create(self) -> None:
         """Create the server's files."""

@@ -57,7 +57,7 @@ def as_kept(rows: list[Order]) -> list[tuple[Any, ...]]:
 
 def files_in(table: Path) -> set[Path]:
     """Return all files that a reader without knowledge of commits might take for data."""
-    return {one for one in table.rglob("*.parquet") if "_attempts" not in one.parts}
+    return {path for path in table.rglob("*.parquet") if "_attempts" not in path.parts}
 
 
 def test_batches_come_once_through_replays_crashes_and_retries(
@@ -77,13 +77,13 @@ def test_batches_come_once_through_replays_crashes_and_retries(
     run_stream(spark, tmp_path / "in", checkpoint, sink)
     assert forget_last_commit(checkpoint) == 2
     run_stream(spark, tmp_path / "in", checkpoint, parquet_sink(str(table), partition_by=["customer"]))
-    expected = [one for batch in range(3) for one in orders(batch)]
+    expected = [order for batch in range(3) for order in orders(batch)]
     assert rows_in(table) == as_kept(expected)
     assert files_in(table) == set(parquet_files(str(table)))
     assert list((table / "_attempts").iterdir()) == []
     by_spark = read_parquet_table(spark, f"file://{table}").orderBy("id").collect()
     assert [(row.id, row.customer, row.amount, row.paid, str(row.day)) for row in by_spark] == [
-        tuple(one) for one in expected
+        tuple(order) for order in expected
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_run_that_was_replaced_in_mid_batch_writes_nothing(spark: SparkSession
         new(frame_of(spark, orders(2)), 2)
     with as_query(spark, "q", "old run"), pytest.raises(QueryReplaced, match="another run of the query"):
         old(frame_of(spark, orders(2)), 2)
-    assert rows_in(table) == as_kept([one for batch in range(3) for one in orders(batch)])
+    assert rows_in(table) == as_kept([order for batch in range(3) for order in orders(batch)])
     assert files_in(table) == set(parquet_files(str(table)))
 
 

@@ -96,7 +96,7 @@ def test_batches_come_once_through_replays_crashes_and_retries(
     run_stream(spark, tmp_path / "in", checkpoint, crashes)
     assert forget_last_commit(checkpoint) == 2
     run_stream(spark, tmp_path / "in", checkpoint, sql_sink(connect, "orders"))
-    assert rows_in(server) == as_kept([one for batch in range(3) for one in orders(batch)])
+    assert rows_in(server) == as_kept([order for batch in range(3) for order in orders(batch)])
     assert staging_tables(server) == []
 
 
@@ -131,9 +131,11 @@ def test_a_connection_that_is_lost_at_any_point_loses_and_doubles_nothing(
         failures.append(lost)
         with as_query(spark, "q", f"run {number} again"):
             sql_sink(plain, "orders")(frame_of(spark, orders(number, 5)), number)
-    assert sum(one is not None and "the connection was lost" in one for one in failures) >= 5, failures
+    assert sum(failure is not None and "the connection was lost" in failure for failure in failures) >= 5, (
+        failures
+    )
     assert staging_tables(server) == []
-    assert rows_in(server) == as_kept([one for batch in range(number + 1) for one in orders(batch, 5)])
+    assert rows_in(server) == as_kept([order for batch in range(number + 1) for order in orders(batch, 5)])
 
 
 def test_aggregates_replace_rows_by_their_keys(spark: SparkSession, server: Server, tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_rows_of_attempts_that_were_not_accepted_do_not_count(
 
     def connect() -> Any:
         if os.getpid() == driver and not left and (tables := staging_tables(server)):
-            left.extend(str(one[0]) for one in tables)
+            left.extend(str(row[0]) for row in tables)
             server.ask(f"INSERT INTO {left[0]} SELECT id, customer, amount, paid, day, -1 FROM {left[0]}")
         return plain()
 
@@ -244,7 +246,7 @@ def test_a_run_that_was_replaced_in_mid_batch_writes_nothing(
         new(frame_of(spark, orders(2)), 2)
     assert isinstance(failed[0], QueryReplaced)
     assert "another run of the query (run new run, at batch 2) has taken over" in str(failed[0])
-    assert rows_in(server) == as_kept([one for batch in range(3) for one in orders(batch)])
+    assert rows_in(server) == as_kept([order for batch in range(3) for order in orders(batch)])
     with as_query(spark, "q", "newest run"):
         new(frame_of(spark, orders(3)), 3)
     assert staging_tables(server) == []
@@ -277,7 +279,7 @@ def test_two_drivers_at_once_wait_for_each_other(spark: SparkSession, server: Se
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(type(one).__name__ for one in outcomes.values()) == ["NoneType", "QueryReplaced"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes.values()) == ["NoneType", "QueryReplaced"]
     assert server.ask("SELECT batch, count(*) FROM written GROUP BY batch ORDER BY batch") == [
         (number, 1) for number in range(20)
     ]
@@ -365,5 +367,5 @@ def test_a_driver_that_is_killed_in_mid_batch_leaves_nothing_behind(
         reaches((tmp_path / "reached").exists, "a task of the second batch has begun")
         assert staging_tables(server) != []
     run_stream(spark, tmp_path / "in", checkpoint, sql_sink(connecting(server), "orders"))
-    assert rows_in(server) == as_kept([one for batch in range(3) for one in orders(batch)])
+    assert rows_in(server) == as_kept([order for batch in range(3) for order in orders(batch)])
     assert staging_tables(server) == []

@@ -71,7 +71,7 @@ def test_batches_come_once_through_replays_and_crashes(
     run_stream(spark, tmp_path / "in", checkpoint, sink)
     assert forget_last_commit(checkpoint) == 2
     run_stream(spark, tmp_path / "in", checkpoint, sql_sink(connect, "orders"))
-    assert rows_in(database) == as_kept([one for batch in range(3) for one in orders(batch)])
+    assert rows_in(database) == as_kept([order for batch in range(3) for order in orders(batch)])
 
 
 def test_rows_with_the_same_key_are_replaced(spark: SparkSession, tmp_path: Path) -> None:
@@ -125,7 +125,9 @@ def test_decimals_have_all_their_digits_and_times_beyond_the_calendar_are_refuse
     sink = sql_sink(connect, "amounts", create_table=True)
     with as_query(spark, "q", "run"):
         amounts = ("0.000000000000000000", "0.000000000000000001", "-12345678901234567890.000000000000000000")
-        values = ", ".join(f"({place}, CAST('{one}' AS decimal(38,18)))" for place, one in enumerate(amounts))
+        values = ", ".join(
+            f"({place}, CAST('{amount}' AS decimal(38,18)))" for place, amount in enumerate(amounts)
+        )
         sink(spark.sql(f"SELECT * FROM VALUES {values} AS t(id, amount)"), 0)
         beyond = spark.sql("SELECT 9L AS id, timestamp_micros(253402300800000000) AS amount")
         with pytest.raises(BatchRefused, match=r"'amount', which is timestamp.*years 1 to 9999"):

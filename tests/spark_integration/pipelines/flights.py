@@ -64,12 +64,12 @@ def some_flights(count: int, days: int, seed: int = 7) -> list[Flight]:
 def expected(flights: Iterable[Flight], window: timedelta = timedelta(days=1)) -> Result:
     """Return the expected result of the pipeline."""
     delays: dict[tuple[str, datetime], list[int | None]] = defaultdict(list)
-    for one in flights:
-        begin = FIRST_DAY + (one.scheduled - FIRST_DAY) // window * window
-        delays[one.carrier, begin].append(one.delay)
+    for flight in flights:
+        begin = FIRST_DAY + (flight.scheduled - FIRST_DAY) // window * window
+        delays[flight.carrier, begin].append(flight.delay)
     found: Result = {}
     for place, all_of_them in delays.items():
-        known = [one for one in all_of_them if one is not None]
+        known = [delay for delay in all_of_them if delay is not None]
         found[place] = (len(all_of_them), len(known), sum(known), max(known, default=None))
     return found
 
@@ -96,8 +96,8 @@ def make_topics(bootstrap: str, *names: str, partitions: int = 3) -> None:
 def publish(bootstrap: str, topic: str, flights: Iterable[Flight], partitions: int = 3) -> None:
     """Publish flights one after the other, as CSV, in turn to each partition."""
     with Producer(bootstrap_servers=bootstrap) as producer:
-        for number, one in enumerate(flights):
-            producer.send(topic, value=one.csv(), partition=number % partitions)
+        for number, flight in enumerate(flights):
+            producer.send(topic, value=flight.csv(), partition=number % partitions)
 
 
 def publish_end(bootstrap: str, topic: str) -> None:
@@ -109,8 +109,8 @@ def publish_end(bootstrap: str, topic: str) -> None:
 def in_topic(cluster: LocalCluster, topic: str) -> Result:
     """Return the result that read-committed consumers find; every record's key is its carrier."""
     found = records(cluster, topic)
-    values = [json.loads(one.value or b"") for one in found]
-    assert [one.key for one in found] == [value["carrier"].encode() for value in values]
+    values = [json.loads(record.value or b"") for record in found]
+    assert [record.key for record in found] == [value["carrier"].encode() for value in values]
     return result(values)
 
 

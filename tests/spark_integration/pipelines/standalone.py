@@ -70,8 +70,8 @@ def standalone_cluster(folder: Path, workers: int) -> Iterator[StandaloneCluster
             argv += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", "--cores", str(CORES)]
             argv += ["--memory", MEMORY, "--work-dir", str(folder / f"work-{number}")]
             pids.append(stack.enter_context(process_group(argv, logs[-1], environ)).pid)
-        for one in logs:
-            _wait_for(_REGISTERED, one)
+        for path in logs:
+            _wait_for(_REGISTERED, path)
         yield StandaloneCluster(master, pids)
 
 

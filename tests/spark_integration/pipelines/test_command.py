@@ -43,8 +43,8 @@ def test_ended_by_ctrl_c_and_started_again(
         last = driver.told
     assert last[0]["batch"] == first[-1]["batch"] + 1
     assert last[-1]["behind"] == 0
-    assert sum(one["rows"] for one in first + last) == len(MANY) + 1
-    assert sum(one["late"] for one in first + last) == 0
+    assert sum(batch["rows"] for batch in first + last) == len(MANY) + 1
+    assert sum(batch["late"] for batch in first + last) == 0
     assert in_topic(spark_cluster, delays) == in_table(file) == expected(MANY)
     wait_gone(str(file))
 
@@ -66,7 +66,7 @@ def test_killed_in_mid_batch_again_and_again(
     publish_end(servers, flights)
     with Driver(file, servers, ["--once", "--set", "source.maxOffsetsPerTrigger=10000"]) as driver:
         assert driver.wait() == 0, driver.said
-        assert sum(one["late"] for one in driver.told) == 0
+        assert sum(batch["late"] for batch in driver.told) == 0
     assert in_topic(spark_cluster, delays) == in_table(file) == expected(MANY)
     wait_gone(str(file))
 
@@ -96,7 +96,7 @@ def test_without_java_it_is_said_what_to_install(
     argv = [sys.executable, "-m", "ottla", "spark", "run", str(pipeline_file({}))]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    (line,) = (one for one in done.stderr.splitlines() if one.startswith("ottla"))
+    (line,) = (text for text in done.stderr.splitlines() if text.startswith("ottla"))
     assert line == (
         f"ottla spark: JAVA_HOME is {tmp_path}, and there is no {tmp_path}/bin/java: name a Java of version 17 or newer"
     )

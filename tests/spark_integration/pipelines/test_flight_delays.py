@@ -49,8 +49,10 @@ def computed(records: DataFrame, **parameters: Any) -> Result:
 def test_csv_and_json_say_the_same(spark: SparkSession) -> None:
     some = MANY[:300]
     hours = expected(some, timedelta(hours=6))
-    assert computed(frame(spark, [one.csv() for one in some]), window="6 hours") == hours
-    assert computed(frame(spark, [one.json() for one in some]), window="6 hours", format="json") == hours
+    assert computed(frame(spark, [flight.csv() for flight in some]), window="6 hours") == hours
+    assert (
+        computed(frame(spark, [flight.json() for flight in some]), window="6 hours", format="json") == hours
+    )
 
 
 NO_FLIGHTS = (
@@ -66,9 +68,9 @@ NO_FLIGHTS = (
 def test_what_is_no_flight_is_told_or_left_out(spark: SparkSession) -> None:
     mixed = frame(spark, [MANY[0].csv(), until(AFTERWARDS), *NO_FLIGHTS])
     assert computed(mixed, malformed="skip") == expected(MANY[:1])
-    one = mixed.where("offset = 0 or offset = 7")
+    malformed = mixed.where("offset = 0 or offset = 7")
     with pytest.raises(Exception, match=r"flights-0, offset 7 holds no flight; steps.malformed: skip"):
-        computed(one)
+        computed(malformed)
 
 
 def test_of_json_only_what_is_needed_has_to_be_there(spark: SparkSession) -> None:
@@ -102,8 +104,8 @@ def test_every_window_comes_once_and_none_before_its_end(
     half = len(MANY) // 2
     publish(servers, flights, MANY[:half])
     first = run(streaming, spark_cluster, file)
-    assert sum(one.rows for one in first) == half
-    assert [one.behind for one in first if one.rows] == [800, 100, 0]
+    assert sum(progress.rows for progress in first) == half
+    assert [progress.behind for progress in first if progress.rows] == [800, 100, 0]
     end = MANY[half - 1].scheduled - timedelta(days=2)  # the watermark
     over = {place: row for place, row in expected(MANY).items() if place[1] + timedelta(days=1) <= end}
     assert over
@@ -113,7 +115,7 @@ def test_every_window_comes_once_and_none_before_its_end(
     publish_end(servers, flights)
     second = run(streaming, spark_cluster, file)
     assert second[0].batch == first[-1].batch, "both sinks have it, and it is played again"
-    assert sum(one.late for one in first + second) == 0
+    assert sum(progress.late for progress in first + second) == 0
     assert in_topic(spark_cluster, delays) == in_table(file) == expected(MANY)
 
 
@@ -126,9 +128,9 @@ def test_a_flight_behind_the_watermark_is_told(
     file = pipeline_file({})
     run(streaming, spark_cluster, file)
     publish(servers, flights, [Flight(MANY[0].scheduled, "AA", 5)])
-    told = run(streaming, spark_cluster, file)
-    assert sum(one.late for one in told) == 1
-    assert "1 too late" in str(told[0])
+    progress = run(streaming, spark_cluster, file)
+    assert sum(batch.late for batch in progress) == 1
+    assert "1 too late" in str(progress[0])
     assert in_topic(spark_cluster, delays) == in_table(file) == expected(MANY[:50])
 
 
@@ -145,13 +147,15 @@ def test_steps_of_ones_own(
     publish(servers, flights, MANY[:9])
     changed = {"steps.use": "own.py:counted", "steps.least": "60", "parquet.partition_by": "partition"}
     file = pipeline_file(changed | {"topic.key": "topic,partition", "steps.watermark": ""})
-    file.write_text("".join(one for one in file.read_text().splitlines(True) if "watermark" not in one))
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if "watermark" not in line))
     (file.parent / "own.py").write_text(OWN_STEPS)
     run(streaming, spark_cluster, file)
-    lengths = [(number % 3, len(one.csv())) for number, one in enumerate(MANY[:9]) if len(one.csv()) >= 60]
+    lengths = [
+        (number % 3, len(flight.csv())) for number, flight in enumerate(MANY[:9]) if len(flight.csv()) >= 60
+    ]
     found = records(spark_cluster, delays)
-    assert {one.key for one in found} == {f"{flights}|{index}".encode() for index, _ in lengths}
-    rows = [json.loads(one.value or b"") for one in found]
+    assert {record.key for record in found} == {f"{flights}|{index}".encode() for index, _ in lengths}
+    rows = [json.loads(record.value or b"") for record in found]
     assert sorted((row["partition"], row["bytes"]) for row in rows) == sorted(lengths)
     table = read_arrow_table(str(file.parent / "table")).to_pylist()
     assert sorted((row["partition"], row["bytes"]) for row in table) == sorted(lengths)
@@ -163,7 +167,7 @@ def test_a_sink_that_failed_catches_up_with_the_other(
     servers, (flights, delays) = spark_cluster.bootstrap_servers, topics
     publish(servers, flights, MANY[:9])
     file = pipeline_file({"steps.use": "own.py:counted", "topic.key": "topic"})
-    file.write_text("".join(one for one in file.read_text().splitlines(True) if "watermark" not in one))
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if "watermark" not in line))
     (file.parent / "own.py").write_text(OWN_STEPS)
     (file.parent / "table").touch()  # where a folder should be
     with pytest.raises(PipelineFailed, match="table"):

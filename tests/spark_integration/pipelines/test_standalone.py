@@ -52,11 +52,11 @@ def test_an_executor_and_a_worker_are_killed_in_mid_batch(
             driver.wait_until(lambda: (driver.under_way() or 0) >= WORKER_DIES_IN, "a later batch under way")
             spark.kill(spark.workers[0])
             assert driver.wait() == 0, driver.said
-            told = driver.told
+            batches = driver.told
         wait_gone(str(file))
-    assert sum(one["rows"] for one in told) == len(MANY) + 1
-    assert sum(one["late"] for one in told) == 0
-    in_topic = result(json.loads(one.value or b"") for one in records(spark_cluster, delays))
+    assert sum(batch["rows"] for batch in batches) == len(MANY) + 1
+    assert sum(batch["late"] for batch in batches) == 0
+    in_topic = result(json.loads(record.value or b"") for record in records(spark_cluster, delays))
     in_table = result(read_arrow_table(str(file.parent / "table")).to_pylist())
     assert in_topic == in_table == expected(MANY)
     wait_gone(str(tmp_path))

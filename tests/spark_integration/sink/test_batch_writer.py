@@ -43,10 +43,10 @@ def test_every_column_arrives(spark: SparkSession, spark_cluster: LocalCluster) 
         "headers array<struct<key:string,value:binary>>, other string"
     )
     writer(spark.createDataFrame(rows, schema), spark_cluster).save()
-    first = next(one for one in records(spark_cluster, "columns-a") if one.value is not None)
+    first = next(record for record in records(spark_cluster, "columns-a") if record.value is not None)
     assert (first.partition, first.key, first.value) == (2, b"k", b"v")
     assert tuple(first.headers) == (("h", b"1"), ("h", None))
-    (tombstone,) = (one for one in records(spark_cluster, "columns-a") if one.value is None)
+    (tombstone,) = (record for record in records(spark_cluster, "columns-a") if record.value is None)
     assert tombstone.key == b"k"
     (alone,) = records(spark_cluster, "columns-b")
     assert (alone.partition, alone.key, alone.value, tuple(alone.headers)) == (0, None, b"only a value", ())
@@ -88,7 +88,9 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, spark_cluster: Loc
     assert values(spark_cluster, "failed") == []
     with Admin(bootstrap_servers=spark_cluster.bootstrap_servers) as admin:
         assert not [
-            one for one in admin.list_transactions(states=["Ongoing"]) if "batch" in one.transactional_id
+            transaction
+            for transaction in admin.list_transactions(states=["Ongoing"])
+            if "batch" in transaction.transactional_id
         ]
 
 
@@ -96,7 +98,9 @@ def test_at_least_once_needs_no_transaction(spark: SparkSession, spark_cluster: 
     spark_cluster.create_topic("simple", 2)
     frame = spark.createDataFrame([("k", f"{n}") for n in range(20)], SCHEMA)
     writer(frame, spark_cluster, topic="simple", delivery="at-least-once").save()
-    assert len({one.partition for one in records(spark_cluster, "simple")}) == 1, "one key, one partition"
+    assert len({record.partition for record in records(spark_cluster, "simple")}) == 1, (
+        "one key, one partition"
+    )
     assert values(spark_cluster, "simple") == sorted(b"%d" % n for n in range(20))
 
 

@@ -96,12 +96,12 @@ def test_a_commit_may_be_asked_for_again(spark_cluster: LocalCluster) -> None:
 def test_of_two_drivers_the_first_commit_counts(spark_cluster: LocalCluster) -> None:
     spark_cluster.create_topic("two-drivers")
     chosen = options(spark_cluster, "two-drivers")
-    one, other = (task.write(batches(name), chosen, "two-drivers", 3) for name in ("one", "other"))
+    first, other = (task.write(batches(name), chosen, "two-drivers", 3) for name in ("one", "other"))
     decision.commit(chosen, [other])
-    decision.commit(chosen, [one])
+    decision.commit(chosen, [first])
     late = task.write(batches("late"), chosen, "two-drivers", 3)
     assert late == Written(0, was_committed=True)
-    decision.commit(chosen, [late, one])
+    decision.commit(chosen, [late, first])
     assert values(spark_cluster, "two-drivers") == [b"other"]
 
 

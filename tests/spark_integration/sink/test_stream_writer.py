@@ -82,12 +82,12 @@ def test_two_queries_under_one_id_are_found_out(
     first = start(frame, spark_cluster, "shared", tmp_path / "one", transactionalId="both")
     first.awaitTermination()
     second = start(frame, spark_cluster, "shared", tmp_path / "two", transactionalId="both")
-    with pytest.raises(PySparkException) as told:
+    with pytest.raises(PySparkException) as raised:
         second.awaitTermination()
     assert f"'transactionalId' 'both' is query {first.id}'s, which has committed up to batch 0" in str(
-        told.value
+        raised.value
     )
-    assert f"`ottla txn delete both-{first.id}`" in str(told.value)
+    assert f"`ottla txn delete both-{first.id}`" in str(raised.value)
     assert values(spark_cluster, "shared") == expected(1)
     with Admin(bootstrap_servers=spark_cluster.bootstrap_servers) as admin:
         admin.delete_transactional_id(f"both-{first.id}")

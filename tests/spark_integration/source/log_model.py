@@ -55,30 +55,30 @@ class Log:
     def of(cls, partitions: int) -> Log:
         return cls({TopicPartition(TOPIC, index): [] for index in range(partitions)})
 
-    def end(self, one: TopicPartition) -> int:
-        entries = self.partitions[one]
+    def end(self, partition: TopicPartition) -> int:
+        entries = self.partitions[partition]
         return entries[-1].header.next_offset if entries else 0
 
-    def append(self, one: TopicPartition, batch: bytes, **what: object) -> None:
+    def append(self, partition: TopicPartition, batch: bytes, **what: object) -> None:
         placed = bytearray(batch)
-        patch_offset_and_epoch(placed, 0, self.end(one), 0)
-        self.partitions[one].append(Entry(parse_header(placed), bytes(placed), **what))  # type: ignore[arg-type]
+        patch_offset_and_epoch(placed, 0, self.end(partition), 0)
+        self.partitions[partition].append(Entry(parse_header(placed), bytes(placed), **what))  # type: ignore[arg-type]
 
-    def produce(self, one: TopicPartition, records: int, producer_id: int | None = None) -> None:
+    def produce(self, partition: TopicPartition, records: int, producer_id: int | None = None) -> None:
         """Append records without a transaction, or in the producer's open or new transaction."""
         body = [(None, b"v" * 5, 0)] * records
         if producer_id is None:
-            self.append(one, encode_batch(body), transaction=PLAIN)
+            self.append(partition, encode_batch(body), transaction=PLAIN)
             return
         if producer_id not in self.open:
             self.open[producer_id] = self.transactions, set()
             self.transactions += 1
         transaction, written = self.open[producer_id]
-        written.add(one)
+        written.add(partition)
         batch = encode_batch(
             body, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
         )
-        self.append(one, batch, transaction=transaction)
+        self.append(partition, batch, transaction=transaction)
 
     def decide(self, producer_id: int, *, commits: bool) -> None:
         """End the producer's transaction in all its partitions."""
@@ -91,8 +91,8 @@ class Log:
             self.committed[transaction] = index
         record = ControlRecord(ControlType(commits), index, index)
         marker = encode_control_batch(record, timestamp_ms=0, producer_id=producer_id, producer_epoch=0)
-        for one in sorted(written):
-            self.append(one, marker, transaction=transaction, commit_index=index, commits=commits)
+        for partition in sorted(written):
+            self.append(partition, marker, transaction=transaction, commit_index=index, commits=commits)
 
     def grow(self, random: Random, steps: int) -> None:
         """Append random writes of three transactional producers, and of a plain one."""
@@ -109,11 +109,11 @@ class Log:
     def newest_cut(self) -> Cut:
         return Cut(self.decided - 1)
 
-    def cut_offset(self, one: TopicPartition, index: int) -> CutOffset:
+    def cut_offset(self, partition: TopicPartition, index: int) -> CutOffset:
         """Return the cut's offset by a walk from the beginning."""
         open_: dict[int, int] = {}
         least = 0
-        for entry in self.partitions[one]:
+        for entry in self.partitions[partition]:
             if entry.is_marker:
                 assert entry.commit_index is not None
                 offset = entry.header.base_offset
@@ -123,21 +123,21 @@ class Log:
                 least = entry.header.next_offset
             elif entry.transaction != PLAIN:
                 open_.setdefault(entry.transaction, entry.header.base_offset)
-        end = self.end(one)
+        end = self.end(partition)
         return CutOffset(end, min(open_.values(), default=end), least)
 
     # The expected reads
 
-    def committed_records(self, one: TopicPartition, below: int) -> set[int]:
+    def committed_records(self, partition: TopicPartition, below: int) -> set[int]:
         """Return the offsets of plain records below an offset, and of records whose marker lies below it."""
         ended = {
             entry.transaction
-            for entry in self.partitions[one]
+            for entry in self.partitions[partition]
             if entry.is_marker and entry.commits and entry.header.base_offset < below
         }
         return {
             offset
-            for entry in self.partitions[one]
+            for entry in self.partitions[partition]
             if not entry.is_marker
             and (
                 entry.transaction in ended
@@ -147,10 +147,10 @@ class Log:
             if entry.transaction != PLAIN or offset < below
         }
 
-    def transaction_at(self, one: TopicPartition, offset: int) -> int:
+    def transaction_at(self, partition: TopicPartition, offset: int) -> int:
         return next(
             entry.transaction
-            for entry in self.partitions[one]
+            for entry in self.partitions[partition]
             if entry.header.base_offset <= offset <= entry.header.last_offset
         )
 

@@ -44,7 +44,7 @@ def test_rows_are_those_of_sparks_own_source(topics: Topics) -> None:
     at = first.timestamp.astimezone(UTC) if first.timestamp.tzinfo else first.timestamp
     assert (first.key, first.value, first.topic, first.partition, first.offset) == (b"k", b"v", "rows", 0, 0)
     assert at.microsecond == 123_000
-    assert (first.timestampType, [tuple(one) for one in first.headers]) == (0, headers)
+    assert (first.timestampType, [tuple(header) for header in first.headers]) == (0, headers)
     assert (second.key, second.value, second.partition, second.headers) == (None, None, 1, None)
     assert "headers" not in topics.batch(subscribe=topic).columns
     stamped = topics.create("stamped", message_timestamp_type="LogAppendTime")
@@ -59,19 +59,19 @@ def test_rows_are_those_of_sparks_own_source(topics: Topics) -> None:
 
 
 def test_each_way_to_name_topics_and_offsets(topics: Topics) -> None:
-    one, other = topics.create("named.one", 2), topics.create("named.other", 1)
+    first, other = topics.create("named.one", 2), topics.create("named.other", 1)
     for partition in (0, 1):
-        topics.write(one, (f"{partition}-{number}" for number in range(5)), partition)
+        topics.write(first, (f"{partition}-{number}" for number in range(5)), partition)
     topics.write(other, ["other"])
     everything = sorted(["other", *(f"{partition}-{number}" for partition in (0, 1) for number in range(5))])
-    assert values(topics.batch(subscribe=f"{one}, {other}")) == everything
+    assert values(topics.batch(subscribe=f"{first}, {other}")) == everything
     assert values(topics.batch(subscribePattern=r"named\..*")) == everything
     assert values(topics.batch(subscribePattern=r"named\.oth")) == []
-    assert values(topics.batch(assign=json.dumps({one: [1]}))) == [f"1-{number}" for number in range(5)]
+    assert values(topics.batch(assign=json.dumps({first: [1]}))) == [f"1-{number}" for number in range(5)]
     ranged = topics.batch(
-        subscribe=one,
-        startingOffsets=json.dumps({one: {"0": 1, "1": -2}}),
-        endingOffsets=json.dumps({one: {"0": 3, "1": -1}}),
+        subscribe=first,
+        startingOffsets=json.dumps({first: {"0": 1, "1": -2}}),
+        endingOffsets=json.dumps({first: {"0": 3, "1": -1}}),
         minPartitions="5",
     )
     assert ranged.rdd.getNumPartitions() >= 5
@@ -127,10 +127,10 @@ def test_filters_reach_the_source(topics: Topics) -> None:
     for partition in range(3):
         topics.write(topic, range(100), partition, timestamp_ms=1_000_000 + partition)
     frame = topics.batch(subscribe=topic)
-    one = frame.where("partition = 1 and offset >= 90 and offset < 95")
-    assert values(one) == ["90", "91", "92", "93", "94"]
-    assert rows_read(one) == 5
-    assert one.rdd.getNumPartitions() == 1
+    filtered = frame.where("partition = 1 and offset >= 90 and offset < 95")
+    assert values(filtered) == ["90", "91", "92", "93", "94"]
+    assert rows_read(filtered) == 5
+    assert filtered.rdd.getNumPartitions() == 1
     late = frame.where(F.col("timestamp") >= F.lit(datetime(1970, 1, 1, 0, 16, 40, 2000, tzinfo=UTC)))
     assert late.count() == 100
     assert rows_read(late) == 100

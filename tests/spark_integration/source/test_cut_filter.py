@@ -28,13 +28,16 @@ def read_batch(
 ) -> dict[TopicPartition, list[int]]:
     """Return all slices of a micro-batch. `start`: offset, and the beginning of open transactions."""
     found: dict[TopicPartition, list[int]] = {}
-    ranges = [Range(one, start[one][1], end[one], Window(start[one][0], end[one])) for one in log.partitions]
-    ranges = [one for one in ranges if one.window and one.window.start < one.window.end]
-    for one in split(ranges, at_least=random.choice((None, 3, 8)), records_max=random.choice((None, 5))):
-        assert one.window is not None
-        cut = CutFilter(one.start, one.end, one.window, bytes_max)
-        found.setdefault(one.partition, []).extend(
-            read_through(log.partitions[one.partition], cut, one.end, random)
+    ranges = [
+        Range(partition, start[partition][1], end[partition], Window(start[partition][0], end[partition]))
+        for partition in log.partitions
+    ]
+    ranges = [range_ for range_ in ranges if range_.window and range_.window.start < range_.window.end]
+    for range_ in split(ranges, at_least=random.choice((None, 3, 8)), records_max=random.choice((None, 5))):
+        assert range_.window is not None
+        cut = CutFilter(range_.start, range_.end, range_.window, bytes_max)
+        found.setdefault(range_.partition, []).extend(
+            read_through(log.partitions[range_.partition], cut, range_.end, random)
         )
     return found
 
@@ -48,36 +51,36 @@ def test_micro_batches_hold_every_committed_record_once_and_no_transaction_in_pa
     log.grow(random, steps)
     indexes = sorted(random.sample(range(-1, log.decided), random.randint(0, log.decided)))
     start = dict.fromkeys(log.partitions, (0, 0))
-    seen: dict[TopicPartition, list[int]] = {one: [] for one in log.partitions}
+    seen: dict[TopicPartition, list[int]] = {partition: [] for partition in log.partitions}
     batch_of: dict[int, int] = {}
     for number, index in enumerate([*indexes, log.decided - 1]):
-        cuts = {one: log.cut_offset(one, index) for one in log.partitions}
-        offsets = {one: cut.offset for one, cut in cuts.items()}
-        for one, given_ in read_batch(log, start, offsets, random, bytes_max).items():
+        cuts = {partition: log.cut_offset(partition, index) for partition in log.partitions}
+        offsets = {partition: cut.offset for partition, cut in cuts.items()}
+        for partition, given_ in read_batch(log, start, offsets, random, bytes_max).items():
             assert given_ == sorted(given_)
-            seen[one] += given_
+            seen[partition] += given_
             for offset in given_:
-                transaction = log.transaction_at(one, offset)
+                transaction = log.transaction_at(partition, offset)
                 if transaction >= 0:
                     assert batch_of.setdefault(transaction, number) == number
                     assert log.committed[transaction] <= index
-        start = {one: (cut.offset, cut.open_from) for one, cut in cuts.items()}
-    for one, offsets_seen in seen.items():
-        assert sorted(offsets_seen) == sorted(log.committed_records(one, log.end(one)))
+        start = {partition: (cut.offset, cut.open_from) for partition, cut in cuts.items()}
+    for partition, offsets_seen in seen.items():
+        assert sorted(offsets_seen) == sorted(log.committed_records(partition, log.end(partition)))
 
 
 def test_one_that_stays_open_makes_the_rest_be_read_for_its_markers_alone() -> None:
     """The held records stay within the bound in this manner; later records are given out afterwards, once."""
-    log, one = Log.of(1), TopicPartition(TOPIC, 0)
-    log.produce(one, 1, producer_id=0)
+    log, partition = Log.of(1), TopicPartition(TOPIC, 0)
+    log.produce(partition, 1, producer_id=0)
     for _ in range(50):
-        log.produce(one, 10)
+        log.produce(partition, 10)
     log.decide(0, commits=True)
-    end = log.end(one)
-    batch_bytes = len(log.partitions[one][1].data)
+    end = log.end(partition)
+    batch_bytes = len(log.partitions[partition][1].data)
     cut = CutFilter(0, end, Window(0, end), 3 * batch_bytes)
     scanned = 0
-    for entry in log.partitions[one]:
+    for entry in log.partitions[partition]:
         if cut.step is Step.SCAN:
             scanned += 1
             cut.scan(entry.header, entry.data)
@@ -88,7 +91,7 @@ def test_one_that_stays_open_makes_the_rest_be_read_for_its_markers_alone() -> N
     assert cut.step is Step.SCAN
     assert len(cut.take()) == 52 - scanned
     assert cut.step is Step.READ
-    again = [entry for entry in log.partitions[one] if entry.header.next_offset > cut.position]
+    again = [entry for entry in log.partitions[partition] if entry.header.next_offset > cut.position]
     for entry in again:
         cut.read(entry.header, entry.data)
     assert len(cut.take()) == scanned - 1
@@ -97,13 +100,15 @@ def test_one_that_stays_open_makes_the_rest_be_read_for_its_markers_alone() -> N
 
 @pytest.mark.parametrize("aborted", [True, False])
 def test_what_is_aborted_or_still_open_is_left_out(aborted: bool) -> None:
-    log, one = Log.of(1), TopicPartition(TOPIC, 0)
-    log.produce(one, 3, producer_id=0)
-    log.produce(one, 2)
+    log, partition = Log.of(1), TopicPartition(TOPIC, 0)
+    log.produce(partition, 3, producer_id=0)
+    log.produce(partition, 2)
     if aborted:
         log.decide(0, commits=False)
-    end = log.end(one)
-    assert read_through(log.partitions[one], CutFilter(0, end, Window(0, end), ENOUGH), end, Random(1)) == [
+    end = log.end(partition)
+    assert read_through(
+        log.partitions[partition], CutFilter(0, end, Window(0, end), ENOUGH), end, Random(1)
+    ) == [
         3,
         4,
     ]
@@ -119,12 +124,14 @@ def test_slices_are_the_ranges_and_as_many_and_small_as_asked_for(
 ) -> None:
     ranges = [Range(TopicPartition(TOPIC, index), 7, 7 + size, None) for index, size in enumerate(sizes)]
     slices = split(ranges, at_least=at_least, records_max=records_max)
-    covered = sorted((one.partition, offset) for one in slices for offset in range(one.start, one.end))
-    assert covered == sorted(
-        (one.partition, offset) for one in ranges for offset in range(one.start, one.end)
+    covered = sorted(
+        (range_.partition, offset) for range_ in slices for offset in range(range_.start, range_.end)
     )
-    assert all(one.size for one in slices)
+    assert covered == sorted(
+        (range_.partition, offset) for range_ in ranges for offset in range(range_.start, range_.end)
+    )
+    assert all(range_.size for range_ in slices)
     if records_max is not None:
-        assert all(one.size <= records_max for one in slices)
+        assert all(range_.size <= records_max for range_ in slices)
     if at_least is not None and slices:
         assert len(slices) >= min(at_least, sum(sizes))

@@ -19,15 +19,15 @@ COUNT, DELETED = 100, 40
 @pytest.fixture(scope="module")
 def overtaken(spark_cluster: LocalCluster) -> TopicPartition:
     """Return a partition whose beginning was deleted."""
-    one, address = TopicPartition("overtaken", 0), spark_cluster.bootstrap_servers
+    partition, address = TopicPartition("overtaken", 0), spark_cluster.bootstrap_servers
     with Admin(bootstrap_servers=address) as admin:
-        admin.create_topics([NewTopic(one.topic)])
+        admin.create_topics([NewTopic(partition.topic)])
         for numbers in (range(DELETED), range(DELETED, COUNT)):
             with Producer(bootstrap_servers=address) as producer:
                 for number in numbers:
-                    producer.send(one.topic, b"%d" % number)
-        admin.delete_records({one: DELETED})
-    return one
+                    producer.send(partition.topic, b"%d" % number)
+        admin.delete_records({partition: DELETED})
+    return partition
 
 
 def _settings(cluster: LocalCluster, fails: str) -> SourceSettings:
@@ -59,18 +59,18 @@ def test_a_query_that_may_lose_nothing_ends(spark_cluster: LocalCluster, overtak
 
 @pytest.mark.parametrize("isolation", [ATOMIC, "read_uncommitted"])
 def test_no_task_reads_another_topic_of_the_same_name(spark_cluster: LocalCluster, isolation: str) -> None:
-    one, address = TopicPartition(f"replaced-{isolation}", 0), spark_cluster.bootstrap_servers
+    partition, address = TopicPartition(f"replaced-{isolation}", 0), spark_cluster.bootstrap_servers
     with Admin(bootstrap_servers=address) as admin:
         ids = []
         for value in (b"former", b"new"):
-            admin.create_topics([NewTopic(one.topic)])
-            ids.append(admin.describe_topics([one.topic])[0].id.hex())
+            admin.create_topics([NewTopic(partition.topic)])
+            ids.append(admin.describe_topics([partition.topic])[0].id.hex())
             with Producer(bootstrap_servers=address) as producer:
-                producer.send(one.topic, value)
+                producer.send(partition.topic, value)
             if value == b"former":
-                admin.delete_topics([one.topic])
+                admin.delete_topics([partition.topic])
         window = Window(0, 1) if isolation == ATOMIC else None
-        former, new = (Range(one, 0, 1, window, topic_id) for topic_id in ids)
+        former, new = (Range(partition, 0, 1, window, topic_id) for topic_id in ids)
         with pytest.raises(DataLost, match=r"topic 'replaced-.*another topic has its name"):
             list(read_slice(Slice(former, isolation, _settings(spark_cluster, "true"))))
         assert list(read_slice(Slice(former, isolation, _settings(spark_cluster, "false")))) == []

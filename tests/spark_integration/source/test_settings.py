@@ -168,10 +168,10 @@ TAKEN: list[tuple[Filter, Range | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("one", "left"), TAKEN)
-def test_filters_of_partitions_and_offsets_are_taken_over(one: Filter, left: Range | None) -> None:
+@pytest.mark.parametrize(("filter_", "left"), TAKEN)
+def test_filters_of_partitions_and_offsets_are_taken_over(filter_: Filter, left: Range | None) -> None:
     pushed = Pushed()
-    assert pushed.take([one]) == []
+    assert pushed.take([filter_]) == []
     assert pushed.narrowed(Range(ORDERS_1, 10, 20, None), None) == left
 
 

@@ -53,10 +53,10 @@ class View:
         return Found(frozenset(self.log.partitions) - self.missing, {TOPIC: self.topic_id})
 
     async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {one: self.log_starts.get(one, 0) for one in partitions}
+        return {partition: self.log_starts.get(partition, 0) for partition in partitions}
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {one: self.log.end(one) for one in partitions}
+        return {partition: self.log.end(partition) for partition in partitions}
 
     async def newest_cut(self, partitions: Collection[TopicPartition]) -> Cut:
         return self.log.newest_cut()
@@ -64,7 +64,7 @@ class View:
     async def cut_offsets(
         self, cut: Cut, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CutOffset]:
-        return {one: self.log.cut_offset(one, cut.commit_index) for one in partitions}
+        return {partition: self.log.cut_offset(partition, cut.commit_index) for partition in partitions}
 
 
 def planner(log: Log, isolation: str = "atomic", **options: str) -> tuple[StreamPlanner, View]:
@@ -83,10 +83,10 @@ async def batch(
     plan: StreamPlanner, log: Log, start: Position, end: Position
 ) -> dict[TopicPartition, list[int]]:
     found: dict[TopicPartition, list[int]] = {}
-    for one in await plan.ranges(start, end):
-        assert one.window is not None
-        cut = CutFilter(one.start, one.end, one.window, 1 << 30)
-        found[one.partition] = read_through(log.partitions[one.partition], cut, one.end, Random(0))
+    for range_ in await plan.ranges(start, end):
+        assert range_.window is not None
+        cut = CutFilter(range_.start, range_.end, range_.window, 1 << 30)
+        found[range_.partition] = read_through(log.partitions[range_.partition], cut, range_.end, Random(0))
     return found
 
 
@@ -104,8 +104,10 @@ def test_limited_micro_batches_come_to_everything_once(
         start = stored(await plan.first())
         if available_now:
             await plan.stop_at_newest()
-            end_of_run = dict.fromkeys(log.partitions, 0) | {one: log.end(one) for one in log.partitions}
-        seen: dict[TopicPartition, list[int]] = {one: [] for one in log.partitions}
+            end_of_run = dict.fromkeys(log.partitions, 0) | {
+                partition: log.end(partition) for partition in log.partitions
+            }
+        seen: dict[TopicPartition, list[int]] = {partition: [] for partition in log.partitions}
         batch_of: dict[int, int] = {}
         number = 0
         growths = 0 if available_now else random.randint(0, 30)
@@ -117,12 +119,16 @@ def test_limited_micro_batches_come_to_everything_once(
             elif end == start:
                 break
             number += 1
-            size = sum(end.places[one].offset - start.places[one].offset for one in log.partitions)
-            assert all(end.places[one].offset >= start.places[one].offset for one in log.partitions)
-            for one, offsets in (await batch(plan, log, start, end)).items():
-                seen[one] += offsets
+            size = sum(
+                end.places[partition].offset - start.places[partition].offset for partition in log.partitions
+            )
+            assert all(
+                end.places[partition].offset >= start.places[partition].offset for partition in log.partitions
+            )
+            for partition, offsets in (await batch(plan, log, start, end)).items():
+                seen[partition] += offsets
                 for offset in offsets:
-                    transaction = log.transaction_at(one, offset)
+                    transaction = log.transaction_at(partition, offset)
                     if transaction >= 0:
                         assert batch_of.setdefault(transaction, number) == number
             if size > maximum:
@@ -131,12 +137,12 @@ def test_limited_micro_batches_come_to_everything_once(
             start = end
             if random.random() < 0.2 and not available_now:
                 plan, _ = planner(log, maxOffsetsPerTrigger=str(maximum))
-        for one in log.partitions:
+        for partition in log.partitions:
             if not available_now:
-                assert start.places[one].offset == log.end(one)
+                assert start.places[partition].offset == log.end(partition)
             else:
-                assert start.places[one].offset == end_of_run[one]
-            assert sorted(seen[one]) == sorted(log.committed_records(one, log.end(one)))
+                assert start.places[partition].offset == end_of_run[partition]
+            assert sorted(seen[partition]) == sorted(log.committed_records(partition, log.end(partition)))
 
     asyncio.run(run())
 
@@ -199,7 +205,7 @@ async def test_a_topic_that_was_made_anew_is_lost_data_and_read_from_its_beginni
     going_on, _ = planner(view.log, failOnDataLoss="false")
     going_on._view = view  # type: ignore[assignment]
     after = await going_on.next(end, limited=True)
-    assert [(one.start, one.end) for one in await going_on.ranges(end, after)] == [(0, 10)]
+    assert [(range_.start, range_.end) for range_ in await going_on.ranges(end, after)] == [(0, 10)]
 
 
 async def test_a_batch_that_was_planned_is_not_read_from_a_topic_that_was_made_anew() -> None:
@@ -216,18 +222,18 @@ async def test_a_batch_that_was_planned_is_not_read_from_a_topic_that_was_made_a
     lenient = StreamPlanner(_lenient(), view)  # type: ignore[arg-type]
     assert await lenient.ranges(start, end) == []
     after = await lenient.next(end, limited=True)
-    assert [(one.start, one.end) for one in await lenient.ranges(end, after)] == [(0, 20)]
+    assert [(range_.start, range_.end) for range_ in await lenient.ranges(end, after)] == [(0, 20)]
 
 
 async def test_deleted_partitions_and_records_are_told_of_or_left_out() -> None:
-    one, other = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+    first, other = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
     log = Log.of(2)
-    for partition in (one, other):
+    for partition in (first, other):
         log.produce(partition, 10)
     plan, view = planner(log)
     start = await plan.first()
     end = await plan.next(start, limited=True)
-    view.log_starts = {one: 4}
+    view.log_starts = {first: 4}
     with pytest.raises(DataLost, match="orders-0 begins at offset 4 by now"):
         await plan.ranges(start, end)
     view.log_starts, view.missing = {}, {other}
@@ -236,11 +242,11 @@ async def test_deleted_partitions_and_records_are_told_of_or_left_out() -> None:
     with pytest.raises(DataLost, match="partitions were deleted, or are not read any more: orders-1"):
         await plan.next(end, limited=True)
     lenient = StreamPlanner(_lenient(), view)  # type: ignore[arg-type]
-    view.log_starts = {one: 4}
+    view.log_starts = {first: 4}
     assert [(part.partition, part.start, part.end) for part in await lenient.ranges(start, end)] == [
-        (one, 4, 10)
+        (first, 4, 10)
     ]
-    assert (await lenient.next(end, limited=True)).places == {one: PartitionPosition(10, 10)}
+    assert (await lenient.next(end, limited=True)).places == {first: PartitionPosition(10, 10)}
 
 
 def _lenient() -> SourceSettings:

@@ -37,8 +37,8 @@ def interleaved(topics: Topics, topic: str, random: Random, prefix: str) -> tupl
     producers = [topics.producer(transactional_id=f"{topic}-{name}") for name in range(3)]
     slow = topics.producer(transactional_id=f"{topic}-slow")
     plain = topics.producer()
-    for one in (*producers, slow, plain):
-        one.start()
+    for producer in (*producers, slow, plain):
+        producer.start()
     slow.begin_transaction()
     written: list[set[str]] = [set() for _ in producers]
     for step in range(120):
@@ -60,10 +60,10 @@ def interleaved(topics: Topics, topic: str, random: Random, prefix: str) -> tupl
             value = f"{prefix}-{'s' if who == 3 else 'p'}-{step}"
             (slow if who == 3 else plain).send(topic, value.encode(), partition=partition).result()
             (late if who == 3 else committed).add(value)
-    for who, one in enumerate(producers):
+    for who, producer in enumerate(producers):
         if written[who]:
-            one.abort_transaction()
-        one.stop()
+            producer.abort_transaction()
+        producer.stop()
     plain.stop()
     slow.commit_transaction()
     slow.stop()
@@ -87,9 +87,9 @@ def test_no_micro_batch_tears_a_transaction_and_all_is_read_once_across_restarts
         for value in values:
             assert value not in batch_of, f"{value} was read twice"
             batch_of[value] = number
-    assert set(batch_of) == {value for one in transactions | more for value in one.split()}
-    for one in transactions | more:
-        assert len({batch_of[value] for value in one.split()}) <= 1, f"{one} is torn"
+    assert set(batch_of) == {value for values in transactions | more for value in values.split()}
+    for values in transactions | more:
+        assert len({batch_of[value] for value in values.split()}) <= 1, f"{values} is torn"
 
 
 def test_progress_tells_how_far_behind_a_query_is(topics: Topics, tmp_path: Path) -> None:
@@ -103,7 +103,11 @@ def test_progress_tells_how_far_behind_a_query_is(topics: Topics, tmp_path: Path
         tmp_path,
     )
     assert [len(values) for values in run.batches] == [40, 40, 20]
-    behind = [json.loads(one.sources[0].latestOffset)["behind"] for one in run.progress if one.numInputRows]
+    behind = [
+        json.loads(progress.sources[0].latestOffset)["behind"]
+        for progress in run.progress
+        if progress.numInputRows
+    ]
     assert behind == [
         {"records": 60, "mostOfAPartition": 30},
         {"records": 20, "mostOfAPartition": 10},
