@@ -79,7 +79,7 @@ def test_an_unknown_name_is_told_with_the_nearest_one() -> None:
 
 def test_the_package_alone_loads_nothing_of_the_client() -> None:
     script = (
-        "import sys, ottla; print(*(one for one in sys.modules if one.startswith(('ottla.', 'asyncio'))))"
+        "import sys, ottla; print(*(name for name in sys.modules if name.startswith(('ottla.', 'asyncio'))))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["ottla.version"]

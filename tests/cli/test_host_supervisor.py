@@ -50,19 +50,19 @@ async def test_one_that_was_killed_starts_again_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("ottla.cli.nodes.host.supervisor.FIRST_DELAY_S", 0.01)
-    one, other = broker(1, OBEDIENT), broker(2, OBEDIENT)
-    host = supervisor(one, other)
+    killed, other = broker(1, OBEDIENT), broker(2, OBEDIENT)
+    host = supervisor(killed, other)
     with caplog.at_level(logging.WARNING):
         await host.start()
-        await until(lambda: one.running and other.running)
-        first, others = pid_of(one), pid_of(other)
-        assert one.running is not None
-        one.running.kill()
-        await until(lambda: pid_of(one) not in (None, first))
-    assert (one.starts, other.starts, pid_of(other)) == (2, 1, others)
+        await until(lambda: killed.running and other.running)
+        first, others = pid_of(killed), pid_of(other)
+        assert killed.running is not None
+        killed.running.kill()
+        await until(lambda: pid_of(killed) not in (None, first))
+    assert (killed.starts, other.starts, pid_of(other)) == (2, 1, others)
     assert f"broker-1 (pid {first}) has ended: killed by SIGKILL. It starts again in" in caplog.text
     await host.stop()
-    assert (one.running, other.running, host.killed) == (None, None, [])
+    assert (killed.running, other.running, host.killed) == (None, None, [])
 
 
 async def test_only_the_first_start_is_told_that_it_was_restored(
@@ -103,13 +103,13 @@ async def test_a_stop_does_not_wait_for_a_process_that_would_start_again_later()
 
 
 async def test_signals_reach_all() -> None:
-    one, other = broker(1, OBEDIENT), broker(2, OBEDIENT)
-    host = supervisor(one, other)
+    first, other = broker(1, OBEDIENT), broker(2, OBEDIENT)
+    host = supervisor(first, other)
     await host.start()
-    await until(lambda: one.running and other.running)
-    before = (pid_of(one), pid_of(other))
+    await until(lambda: first.running and other.running)
+    before = (pid_of(first), pid_of(other))
     host.tell(signal.SIGKILL)
-    await until(lambda: pid_of(one) not in before and pid_of(other) not in before)
+    await until(lambda: pid_of(first) not in before and pid_of(other) not in before)
     await host.stop()
 
 
@@ -167,17 +167,17 @@ class Node:
 
 
 async def test_the_page_tells_who_answers_and_who_is_not_ready(tmp_path: Path) -> None:
-    one, other = broker(1, OBEDIENT), broker(2, OBEDIENT)
-    host = supervisor(one, other)
+    first, other = broker(1, OBEDIENT), broker(2, OBEDIENT)
+    host = supervisor(first, other)
     own = []
-    for process, reason in ((one, ""), (other, "it is fenced")):
+    for process, reason in ((first, ""), (other, "it is fenced")):
         process.socket = tmp_path / f"{process.node_id}.sock"
         own.append(MonitoringEndpoint("", 0, NodesHere([Node(reason)]), path=process.socket))
         await own[-1].start()
-    host_page = HostPage([one, other])
+    host_page = HostPage([first, other])
     assert await host_page.unready() == ["broker-1: it does not answer", "broker-2: it does not answer"]
     await host.start()
-    await until(lambda: one.running and other.running)
+    await until(lambda: first.running and other.running)
     assert await host_page.unready() == ["broker-2: it is fenced"]
     await own[1].stop()
     (tmp_path / "2.sock").unlink(missing_ok=True)

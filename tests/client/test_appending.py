@@ -237,7 +237,7 @@ async def main():
         values = [b"%d" % number for number in range(3000)]
         deliveries = [await producer.send("t", value, partition=n % 2) for n, value in enumerate(values)]
         await producer.flush()
-        assert [await one for one in deliveries] == [one.result() for one in deliveries]
+        assert [await delivery for delivery in deliveries] == [delivery.result() for delivery in deliveries]
         assert [log.values for log in cluster.logs] == [values[::2], values[1::2]]
 
 assert appending.Appender is appending_in_python.Appender

@@ -213,9 +213,9 @@ def test_a_filter_finds_what_a_schema_decodes() -> None:
 
 @given(st.integers(-(10**30), 10**30), st.integers(0, 40), st.integers(0, 5))
 def test_a_number_has_one_value_however_it_is_written(unscaled: int, scale: int, zeros: int) -> None:
-    one, other = decimal_text(unscaled, scale), f"{unscaled * 10**zeros}e-{scale + zeros}"
-    assert is_same(parsed(one), parsed(other))
-    assert not is_same(parsed(one), parsed(decimal_text(unscaled + 1, scale)))
+    first, other = decimal_text(unscaled, scale), f"{unscaled * 10**zeros}e-{scale + zeros}"
+    assert is_same(parsed(first), parsed(other))
+    assert not is_same(parsed(first), parsed(decimal_text(unscaled + 1, scale)))
 
 
 def test_the_page_says_so() -> None:

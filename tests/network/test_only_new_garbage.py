@@ -29,10 +29,10 @@ def test_older_objects_are_not_looked_through_meanwhile(thresholds: tuple[int, i
 def test_two_at_a_time_leave_the_thresholds_as_they_were(
     thresholds: tuple[int, int, int], *, first_leaves_first: bool
 ) -> None:
-    one, other = ExitStack(), ExitStack()
-    for stack in (one, other):
+    first, other = ExitStack(), ExitStack()
+    for stack in (first, other):
         stack.enter_context(only_new_garbage_collected(freezes=False))
-    leaving = [one, other] if first_leaves_first else [other, one]
+    leaving = [first, other] if first_leaves_first else [other, first]
     leaving[0].close()
     assert gc.get_threshold() != thresholds, "another caller is still inside"
     leaving[1].close()

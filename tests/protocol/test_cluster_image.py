@@ -146,14 +146,14 @@ def test_deltas_name_what_changed(first: list[Record], then: list[Record]) -> No
 
 def test_setting_a_state_is_applying_its_record() -> None:
     topic_id, state = next(iter(TOPICS)), PartitionState((1, 2), (1,), leader=1)
-    one, other = ClusterImage(), ClusterImage()
-    for image in (one, other):
+    first, other = ClusterImage(), ClusterImage()
+    for image in (first, other):
         image.apply(TopicRecord(topic_id=topic_id, name="t"))
-    one.set_partition(topic_id, 0, state)
+    first.set_partition(topic_id, 0, state)
     other.apply(partition_record(topic_id, 0, state))
-    assert (one.offset, parts(one)) == (other.offset, parts(other))
+    assert (first.offset, parts(first)) == (other.offset, parts(other))
     with pytest.raises(ImageInconsistent, match="does not exist"):
-        one.set_partition(bytes(16), 0, state)
+        first.set_partition(bytes(16), 0, state)
 
 
 @pytest.mark.parametrize(

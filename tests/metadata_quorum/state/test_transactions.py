@@ -19,10 +19,10 @@ from .transactional import Transactions, identity
 
 def test_the_first_use_gives_a_producer_id_of_its_own() -> None:
     cluster = Transactions()
-    (one, one_epoch), (other, other_epoch) = cluster.begin("x"), cluster.begin("y")
-    assert one != other
+    (producer_id, one_epoch), (other, other_epoch) = cluster.begin("x"), cluster.begin("y")
+    assert producer_id != other
     assert (one_epoch, other_epoch) == (0, 0)
-    assert cluster.begin("x") == (one, 1), "and each later one fences those before"
+    assert cluster.begin("x") == (producer_id, 1), "and each later one fences those before"
     cluster.check()
 
 

@@ -36,18 +36,18 @@ def meet(server: ssl.SSLContext, client: ssl.SSLContext, name: str = "localhost"
 
     Raises OSError, the server's first.
     """
-    one, other = socket.socketpair()
+    client_end, other = socket.socketpair()
     failures: list[OSError] = []
     versions: list[str | None] = []
 
     def serve() -> None:
         try:
-            with server.wrap_socket(one, server_side=True) as end:
+            with server.wrap_socket(client_end, server_side=True) as end:
                 versions.append(end.version())
                 end.send(end.recv(1))
         except OSError as error:
             failures.append(error)
-            one.close()
+            client_end.close()
 
     thread = threading.Thread(target=serve)
     thread.start()
