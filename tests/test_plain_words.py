@@ -1,4 +1,4 @@
-"""Docstrings in words that a new reader understands without the code.
+"""Docstrings and names in words that a new reader understands without the code.
 
 A docstring that begins with a question word, a fragment without a noun, and a sentence of pronouns do not name their
 subject. The limits are shares, since a few such sentences are good English.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -21,23 +23,45 @@ PRONOUNS = re.compile(
     re.IGNORECASE,
 )
 PRIVATE = re.compile(r"\b(whoever|nobody|anew|of ours|of its own|so many|for so long)\b", re.IGNORECASE)
+TEMPLATE_LOOP = re.compile(r"\{%-?\s*for\s[^%]*\bone\b[^%]*\sin\s[^%]*%\}")
 SENTENCE_WORDS_MIN = 6
 PRONOUN_SHARE = 0.25
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the syntax trees of the repository's Python files, by their paths from the root."""
+    return {
+        path.relative_to(ROOT): ast.parse(path.read_text())
+        for folder in (*FOLDERS, "benchmarks", "examples", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+
+
 def docstrings() -> Iterator[tuple[str, str]]:
     """Yield the place and the text of each docstring of the repository, attribute docstrings included."""
-    for folder in (*FOLDERS, "benchmarks", "examples", "tests"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                    continue
-                for statement in node.body:
-                    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                        text = statement.value.value
-                        if isinstance(text, str):
-                            place = f"{path.relative_to(ROOT)}:{statement.lineno}"
-                            yield place, " ".join(text.split())
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            for statement in node.body:
+                if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                    text = statement.value.value
+                    if isinstance(text, str):
+                        yield f"{path}:{statement.lineno}", " ".join(text.split())
+
+
+def element_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each variable of a loop or comprehension, and of each parameter of a lambda."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            for target in ast.walk(node.target):
+                if isinstance(target, ast.Name):
+                    yield target.lineno, target.id
+        elif isinstance(node, ast.Lambda):
+            parameters = node.args
+            for parameter in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs):
+                yield parameter.lineno, parameter.arg
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +107,37 @@ def test_sentences_name_things_instead_of_pronouns(texts: list[tuple[str, str]])
 def test_docstrings_use_the_words_of_the_field(texts: list[tuple[str, str]]) -> None:
     found = [f"{place}: {text[:110]}" for place, text in texts if PRIVATE.search(text)]
     assert len(found) <= 0.005 * len(texts), "\n".join(found)
+
+
+def test_loop_variables_are_nouns() -> None:
+    """`one` says nothing of the element: `for topic in topics` does."""
+    found = [
+        f"{path}:{line}: {name}"
+        for path, tree in trees().items()
+        for line, name in element_names(tree)
+        if name == "one"
+    ]
+    found += [
+        f"{path.relative_to(ROOT)}: {loop.group()}"
+        for path in sorted((ROOT / "console" / "templates").glob("*.html"))
+        for loop in TEMPLATE_LOOP.finditer(path.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("for one, (other, *rest) in pairs: pass", {"one", "other", "rest"}),
+        (
+            "[len(one) for one in sorted(texts, key=lambda text, /, at=0, *, by=1: text)]",
+            {"one", "text", "at", "by"},
+        ),
+        ("one = next(iter(topics))", set()),
+    ],
+)
+def test_names_of_elements_are_found(text: str, names: set[str]) -> None:
+    assert {name for _, name in element_names(ast.parse(text))} == names
 
 
 @pytest.mark.parametrize(
