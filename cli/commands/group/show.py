@@ -131,9 +131,7 @@ async def _listed(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], 
         ]
         if arguments.lag or arguments.min_lag is not None or arguments.min_members is not None:
             asked = [group.group_id for group in groups if group.type in DESCRIBED_TYPES]
-            reports = {
-                group_report.group.group_id: group_report for group_report in await report(admin, asked)
-            }
+            reports = {answer.group.group_id: answer for answer in await report(admin, asked)}
             rows = [
                 row
                 | {
