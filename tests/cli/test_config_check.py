@@ -313,10 +313,10 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"build: {this_build()}\n" in said
     assert said.endswith("broker node 1 would start\n")
     assert main(["config", "check", "-c", str(file), "-o", "json"]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert told["starts"] is True
-    assert told["build"]["codec"] == this_build().codec
-    assert told["listeners"][1]["certificate"]["names"] == ["localhost", "127.0.0.1"]
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert report["starts"] is True
+    assert report["build"]["codec"] == this_build().codec
+    assert report["listeners"][1]["certificate"]["names"] == ["localhost", "127.0.0.1"]
     assert main(["config", "check", "-c", str(file), "-o", "json", "--set", "super.users=x"]) == 1
     wrong = capsys.readouterr()
     assert json.loads(wrong.out) == {

@@ -278,7 +278,7 @@ def test_a_selection_is_the_first_matches_before_the_end(
         if unread is not None:
             assert selection.is_complete or unread >= end
             assert all(match.offset < unread for match in chosen)
-    assert chosen == [one for one in records if one.offset < end and one.value == b"a"][:count]
+    assert chosen == [found for found in records if found.offset < end and found.value == b"a"][:count]
     assert selection.matched == len(chosen)
 
 

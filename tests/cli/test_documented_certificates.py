@@ -48,6 +48,6 @@ def test_a_broker_would_start_with_the_certificates_that_the_page_makes(
     checked = run_ottla("config", "check", "-c", str(settings))
     assert checked.returncode == 0, checked.stdout + checked.stderr
     for listener in ("CLIENTS", "BROKERS"):
-        (line,) = [one for one in checked.stdout.splitlines() if one.startswith(listener)]
+        (line,) = [text for text in checked.stdout.splitlines() if text.startswith(listener)]
         assert "CN=broker-1,OU=Ottla node for kafka1.example.com, 10.0.0.1" in line
     assert "certificate" not in "".join(re.findall("^remark: .*", checked.stdout, re.MULTILINE))

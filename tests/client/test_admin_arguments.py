@@ -57,9 +57,9 @@ def fitting(method: Callable[..., Any], besides: str) -> dict[str, Any]:
     """Return an argument for each required parameter but one."""
     plain, bounded = get_type_hints(method), get_type_hints(method, include_extras=True)
     return {
-        one.name: FITTING.get(bounded[one.name], FITTING.get(plain[one.name], {}))
-        for one in inspect.signature(method).parameters.values()
-        if one.name not in ("self", besides) and one.default is one.empty
+        parameter.name: FITTING.get(bounded[parameter.name], FITTING.get(plain[parameter.name], {}))
+        for parameter in inspect.signature(method).parameters.values()
+        if parameter.name not in ("self", besides) and parameter.default is parameter.empty
     }
 
 
@@ -322,15 +322,15 @@ def numbers_and_texts() -> Iterator[tuple[str, str, Any]]:
 @pytest.mark.parametrize(("name", "parameter", "wrong"), list(numbers_and_texts()))
 async def test_values_that_no_request_can_carry_are_refused(name: str, parameter: str, wrong: Any) -> None:
     arguments = {**fitting(getattr(Admin, name), parameter), parameter: wrong}
-    told = await refusal(name, arguments, ValueError)
-    assert told.startswith(f"{name}: {parameter}"), told
-    assert "not " in told
+    refused = await refusal(name, arguments, ValueError)
+    assert refused.startswith(f"{name}: {parameter}"), refused
+    assert "not " in refused
 
 
 async def test_a_text_of_a_request_has_a_greatest_length() -> None:
-    told = await refusal("pause_mirror", {"name": "m" * 32_768}, ValueError)
-    assert told.startswith("pause_mirror: name is at most 32767 bytes long in UTF-8")
-    assert told.endswith("... (32770 characters)")
+    refused = await refusal("pause_mirror", {"name": "m" * 32_768}, ValueError)
+    assert refused.startswith("pause_mirror: name is at most 32767 bytes long in UTF-8")
+    assert refused.endswith("... (32770 characters)")
 
 
 def test_values_of_configs_become_texts() -> None:

@@ -138,12 +138,12 @@ async def test_a_transaction_that_the_cluster_has_aborted_is_over(cluster: Local
 
 
 async def test_what_cannot_be_is_said_by_name(cluster: LocalCluster) -> None:
-    async with admin(cluster) as one:
+    async with admin(cluster) as client:
         with pytest.raises(ValueError, match="app_version is 0 or more, not -3"):
-            await one.begin_transaction("wrong", app_version=-3)
+            await client.begin_transaction("wrong", app_version=-3)
         with pytest.raises(ValueError, match="transactional_id is a text that is not empty, not ''"):
-            await one.begin_transaction("")
+            await client.begin_transaction("")
         with pytest.raises(ValueError, match="timeout_ms is 1 to 2147483647, not 0"):
-            await one.begin_transaction("wrong", timeout_ms=0)
+            await client.begin_transaction("wrong", timeout_ms=0)
         with pytest.raises(KafkaError, match=r"transaction\.timeout\.ms is 2147483647"):
-            await one.begin_transaction("wrong", timeout_ms=2147483647)
+            await client.begin_transaction("wrong", timeout_ms=2147483647)

@@ -74,7 +74,7 @@ def test_the_examples_of_the_page_work(
         auto_offset_reset="earliest",
         isolation_level="read_committed",
     ) as counts:
-        counted = sum(int(one.value or b"") for one in islice(counts, 3))
+        counted = sum(int(record.value or b"") for record in islice(counts, 3))
     assert counted == 1_002  # all orders up to then, once
     assert re.search(r"\d rows in \d at \d+ to \d+", printed)
     assert "['topic', 'partition', 'offset', 'timestamp', 'key', 'value'] True\n" in printed

@@ -131,7 +131,9 @@ def test_records_of_a_topic_with_log_append_time_have_the_time_of_their_batch() 
     batch = bytearray(encode_batch([(None, b"a", 5), (None, b"b", 6)]))
     patch_timestamp(batch, 0, parse_header(batch), log_append_time=True, max_timestamp_ms=900)
     records = FetchedRecords(HERE, memoryview(bytes(batch)), 0).take(10)
-    assert [(one.timestamp_ms, one.timestamp_type) for one in records] == [(900, LOG_APPEND_TIME)] * 2
+    assert [(record.timestamp_ms, record.timestamp_type) for record in records] == [
+        (900, LOG_APPEND_TIME)
+    ] * 2
     _, records = fetched(LogBuilder().add(b"a"))
     assert records[0].timestamp_type == CREATE_TIME
 

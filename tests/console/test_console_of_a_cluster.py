@@ -212,7 +212,7 @@ def test_open_pages_see_a_broker_die_and_come_back(cluster: LocalCluster, tmp_pa
         next(events)
         cluster.kill(3)
         try:
-            assert any("broker 3 is fenced" in one.get("html", "") for one in events)
+            assert any("broker 3 is fenced" in event.get("html", "") for event in events)
             assert re.search(
                 r"3 fenced since 20\S+ \S+ UTC \(\d+ s\) 127\.0\.0\.1", seen(browser.read("/overview"))
             )

@@ -59,7 +59,7 @@ def test_reassignments_under_way() -> None:
 def test_only_what_is_counted_has_a_chart() -> None:
     counted = {TopicTraffic.RECORDS_IN: Series("records in", [(1.0, 5.0)])}
     charts = charts_of(lambda name, _: counted.get(name, Series(name, [(1.0, None)])), 1.0, 600.0)
-    assert [one.title for one in charts] == ["records per second"]
+    assert [chart.title for chart in charts] == ["records per second"]
     assert "5.0/s" in charts[0].legend
 
 

@@ -101,9 +101,9 @@ def test_defaults_are_shown_on_demand_and_secrets_never() -> None:
             "a", "s3cret", "topic", False, True, False, (("a", "s3cret", "topic"), ("a", "old", "broker"))
         ),
     ]
-    assert [one.name for one in setting_rows(entries, shows_all=False)] == ["a"]
+    assert [row.name for row in setting_rows(entries, shows_all=False)] == ["a"]
     rows = setting_rows(entries, shows_all=True)
-    assert [one.name for one in rows] == ["a", "b"]
+    assert [row.name for row in rows] == ["a", "b"]
     assert "s3cret" not in repr(rows)
     assert "old" not in repr(rows)
 
@@ -140,7 +140,7 @@ def test_a_topic_is_created_after_a_preview(
         address = browser.change("/topics/create", **fields)
     assert admin.changes() == ["create"]
     assert "topic new was created" in seen(browser.read(address))
-    (line,) = [json.loads(one.message) for one in caplog.records]
+    (line,) = [json.loads(record.message) for record in caplog.records]
     assert line["action"] == "/topics/create"
     assert line["who"] == "testclient"
     assert line["what"]["topic"] == "new"

@@ -58,7 +58,7 @@ def test_topics(ottla: Run, name: str) -> None:
     (described,) = ottla("topic", "describe", name, "-o", "json")
     assert offsets(described["partitions"], "high_watermark") == [10, 20, 0]
     assert described["partitions"][1]["size_bytes"] > 0
-    assert {one["state"] for one in described["partitions"]} == {"healthy"}
+    assert {partition["state"] for partition in described["partitions"]} == {"healthy"}
     ottla("topic", "alter", name, "--set", "retention.ms=86400000", "--set", "min.insync.replicas=1")
     # Another broker may be asked, which hears of it a moment later.
     wait_until(lambda: "retention.ms\t86400000\ttopic" in ottla("topic", "describe", name), "the new setting")
