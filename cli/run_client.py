@@ -9,18 +9,22 @@ from typing import Any, TypeVar
 from ..client.failures import AuthenticationFailed, ClientError, ConnectionLost, NoBrokerReachable
 from ..protocol.errors import KafkaError
 from .failures import CommandFailed, UsageError
+from .terminal.progress import waiting
 
 ResultT = TypeVar("ResultT")
 _HOW = "a profile, -X or --command-config say how a cluster that is secured is reached"
 
 
-def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+def run_client(coroutine: Coroutine[Any, Any, ResultT], *, waits_for: str | None = "the cluster") -> ResultT:
     """Run a command's coroutine on a new event loop.
+
+    If it takes longer than two seconds, standard error says that the command waits for `waits_for`. None is for
+    coroutines that show their own progress or results.
 
     Raises CommandFailed if the cluster refuses a request, and UsageError for an invalid option.
     """
     try:
-        return asyncio.run(coroutine)
+        return asyncio.run(coroutine if waits_for is None else _waiting(coroutine, waits_for))
     except NoBrokerReachable as error:
         raise CommandFailed(
             f"{error.message}. Is the cluster up? -b HOST:PORT or OTTLA_BOOTSTRAP says where; {_HOW}"
@@ -31,6 +35,11 @@ def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
         raise CommandFailed(refusal(error)) from error
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+async def _waiting(coroutine: Coroutine[Any, Any, ResultT], whom: str) -> ResultT:
+    async with waiting(whom):
+        return await coroutine
 
 
 def refusal(error: KafkaError) -> str:

@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             webbrowser.open(address)
 
-    run_client(serve(settings, tell))
+    run_client(serve(settings, tell), waits_for=None)
     return 0
 
 

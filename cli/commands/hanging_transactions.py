@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.output import none_of, print_json, print_table
-from ..terminal.text import say, show_progress
+from ..terminal.progress import ProgressLine
+from ..terminal.text import say
 
 if TYPE_CHECKING:
     from ...client.admin import Admin, HangingTransaction
@@ -26,7 +27,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
     from ..run_client import run_client
 
     longest_ms = milliseconds_of(arguments.max_timeout, "--max-timeout")
-    found = run_client(_hanging(arguments, longest_ms))
+    found = run_client(_hanging(arguments, longest_ms), waits_for=None)
     if arguments.output == "json":
         print_json(
             [
@@ -136,9 +137,12 @@ async def _hanging(arguments: argparse.Namespace, longest_ms: int) -> list[Hangi
 
     async with Admin(**connection_of(arguments)) as admin:
         partitions = await _searched(admin, arguments)
-        return await admin.find_hanging(
-            partitions, max_transaction_timeout_ms=longest_ms, progress=_show_progress
-        )
+        with ProgressLine() as line:
+            return await admin.find_hanging(
+                partitions,
+                max_transaction_timeout_ms=longest_ms,
+                progress=lambda done, total: line.show(f"{done}/{total} partitions"),
+            )
 
 
 async def _searched(admin: Admin, arguments: argparse.Namespace) -> list[TopicPartition]:
@@ -157,7 +161,3 @@ async def _searched(admin: Admin, arguments: argparse.Namespace) -> list[TopicPa
     if broker is not None and not found:
         raise UsageError(f"broker {broker} has no replica of these partitions")
     return found
-
-
-def _show_progress(done: int, total: int) -> None:
-    show_progress(f"{done}/{total} partitions", last=done == total)

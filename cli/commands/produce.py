@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandFailed("standard input is closed: name a file")
     for path in arguments.files:
         _check_readable(path)
-    failures = run_client(_produce(arguments, read))
+    failures = run_client(_produce(arguments, read), waits_for=None)
     if failures:
         raise CommandFailed(
             f"{failures.count} of {failures.sent} records were not delivered: {failures.last}"

@@ -22,6 +22,7 @@ from ..nodes.node import (
     with_endpoint,
 )
 from ..nodes.settings import read_settings
+from ..terminal.progress import waiting
 from .layout import ClusterLayout
 from .readiness import brokers_seen_by
 
@@ -40,10 +41,11 @@ class Announcement:
         """Return once the cluster is announced. Raises CommandFailed if the broker does not join in time."""
         deadline = time.monotonic() + START_TIMEOUT_S
         broker = self._layout.brokers[0]
-        while broker.id not in await asyncio.to_thread(brokers_seen_by, self._layout, broker):
-            if time.monotonic() > deadline:
-                raise CommandFailed(f"the broker does not take part after {START_TIMEOUT_S:.0f} s")
-            await asyncio.sleep(0.02)
+        async with waiting(broker.name):
+            while broker.id not in await asyncio.to_thread(brokers_seen_by, self._layout, broker):
+                if time.monotonic() > deadline:
+                    raise CommandFailed(f"the broker does not take part after {START_TIMEOUT_S:.0f} s")
+                await asyncio.sleep(0.02)
         self._announce()
 
     async def stop(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ... import __file__ as _package_file
 from ..nodes.settings import variable_of
+from ..terminal.progress import ProgressLine
 from . import forked_node
 from .layout import ClusterLayout, Member
 from .liveness import is_alive
@@ -176,10 +177,12 @@ class Supervisor:
             _signal_all(running | unauthenticated, signal.SIGCONT)
             requests = self._stop_requests
             deadline = time.monotonic() + STOP_GRACE_S
-            while left := _still_running(running | unauthenticated, mine):
-                if time.monotonic() > deadline or self._stop_requests > requests:
-                    _signal_all(left, signal.SIGKILL)
-                self.wait(0.02)
+            with ProgressLine() as line:
+                while left := _still_running(running | unauthenticated, mine):
+                    line.show(f"ottla up: {len(left)} {role} nodes are stopping; Control-C kills them")
+                    if time.monotonic() > deadline or self._stop_requests > requests:
+                        _signal_all(left, signal.SIGKILL)
+                    self.wait(0.02)
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._stop_requests += 1

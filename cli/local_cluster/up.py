@@ -21,6 +21,7 @@ from ..nodes.child_processes import describe_exit
 from ..nodes.config_providers import has_reference, resolve
 from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
+from ..terminal.progress import ProgressLine, waiting_text
 from ..terminal.text import counted, note, say
 from .console import CHANGES, READS, LocalConsole
 from .layout import (
@@ -287,17 +288,20 @@ def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
 
     wanted = {member.id for member in layout.brokers}
     waiting = list(layout.brokers)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while waiting and not supervisor.stopping:
-        for child in supervisor.wait(PROBE_INTERVAL_S):
-            reason = supervisor.last_words(child.member) or "it left no message"
-            end = describe_exit(child.exit_code)
-            raise CommandFailed(f"{child.member.name} died while starting ({end}): {reason}")
-        waiting = [member for member in waiting if not wanted <= brokers_seen_by(layout, member)]
-        if waiting and time.monotonic() > deadline:
+    began_s = time.monotonic()
+    deadline = began_s + START_TIMEOUT_S
+    with ProgressLine() as line:
+        while waiting and not supervisor.stopping:
+            for child in supervisor.wait(PROBE_INTERVAL_S):
+                reason = supervisor.last_words(child.member) or "it left no message"
+                end = describe_exit(child.exit_code)
+                raise CommandFailed(f"{child.member.name} died while starting ({end}): {reason}")
+            waiting = [member for member in waiting if not wanted <= brokers_seen_by(layout, member)]
             names = ", ".join(member.name for member in waiting)
-            words = supervisor.last_words(waiting[0]) or "it left no message"
-            raise CommandFailed(f"{names} not ready after {START_TIMEOUT_S:.0f} s. Last line: {words}")
+            line.show(f"ottla up: {waiting_text(names, time.monotonic() - began_s)}")
+            if waiting and time.monotonic() > deadline:
+                words = supervisor.last_words(waiting[0]) or "it left no message"
+                raise CommandFailed(f"{names} not ready after {START_TIMEOUT_S:.0f} s. Last line: {words}")
 
 
 def _check_ports(layout: ClusterLayout) -> None:

@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         window,
         [_copy(place, connection) for place in dict.fromkeys(arguments.copy)],
     )
-    found = run_client(audit(question))
+    found = run_client(audit(question), waits_for=None)
     if found.unreadable:
         note(
             f"records of {arguments.audit_topic!r} that are no reports: {found.unreadable} "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from ....client.consuming.reading import RECORDS_AT_A_TIME
 from ....client.records import ConsumerRecord, TopicPartition
 from ...arguments.selection import missing, select
 from ...failures import CommandFailed
+from ...terminal.progress import progress_bar
 
 POLL_MS = 100
 Partitions = Mapping[str, Collection[int]]
@@ -200,17 +200,12 @@ def _consumer(connection: Mapping[str, Any]) -> Consumer:
 
 
 async def _read_to_the_end(consumer: Consumer, what: str, handle: Handle) -> None:
-    """Read all records that are in the assigned partitions now, with a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    """Read all records that are in the assigned partitions now, and show the progress."""
     partitions = consumer.assignment()
     ends = await consumer.end_offsets(partitions)
     left = {partition: ends[partition] - await consumer.position(partition) for partition in partitions}
     total = sum(left.values())
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
-        bar = progress.add_task(what, total=total)
+    with progress_bar(what, total) as progress:
         while any(offsets > 0 for offsets in left.values()):
             for partition, records in (
                 await consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_A_TIME)
@@ -219,4 +214,4 @@ async def _read_to_the_end(consumer: Consumer, what: str, handle: Handle) -> Non
             left = {
                 partition: ends[partition] - await consumer.position(partition) for partition in partitions
             }
-            progress.update(bar, completed=total - sum(max(0, offsets) for offsets in left.values()))
+            progress(total - sum(max(0, offsets) for offsets in left.values()))

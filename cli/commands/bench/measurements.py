@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ....client.admin import Admin, NewTopic
 from ....client.consumer import Consumer
 from ....client.producer import Producer
 from ....client.producing.deliveries import RecordDelivery
-from ....protocol.errors import KafkaError
+from ....protocol.errors import ErrorCode, KafkaError
 from ...failures import CommandFailed
-from ...run_client import run_client
+from ...run_client import refusal, run_client
+from ...terminal.progress import progress_bar, waiting
+from ...terminal.text import note
 from ..produce import ACKS
 
+_SHOWN_EVERY: Final = 100
+"""The number of acknowledged records after which the progress is shown again."""
 SILENCE_S = 30.0
 """Seconds without a record after which a phase has failed."""
 Progress = Callable[[int], None]
@@ -102,33 +106,55 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def measure(options: BenchOptions) -> list[PhaseResult]:
-    """Run the chosen phases of `ottla bench` in order, in one topic, and return their results. Raises CommandFailed."""
-    return run_client(_measure(options))
+    """Run the chosen phases of `ottla bench` in order, in one topic, and return their results.
+
+    Raises CommandFailed, and SystemExit after SIGTERM.
+    """
+    try:
+        return run_client(_measure(options), waits_for=None)
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
 
 
 async def _measure(options: BenchOptions) -> list[PhaseResult]:
-    topic = options.topic or f"ottla-bench-{os.urandom(4).hex()}"
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with Admin(**options.connection) as admin:
-        if options.topic is None:
-            await admin.create_topics([NewTopic(topic, options.partitions, options.replication_factor)])
-        else:
-            await admin.describe_topics([topic])
+        if options.topic is not None:
+            await admin.describe_topics([options.topic])
+            return await _phases(options.topic, options)
+        topic = f"ottla-bench-{os.urandom(4).hex()}"
         try:
-            return [await _phase(phase, topic, options) for phase in options.phases]
+            async with waiting(f"topic {topic}"):
+                await admin.create_topics([NewTopic(topic, options.partitions, options.replication_factor)])
+            return await _phases(topic, options)
         finally:
-            if options.topic is None:
-                await admin.delete_topics([topic])
+            await _delete(admin, topic)
+
+
+async def _delete(admin: Admin, topic: str) -> None:
+    """Delete the topic of the measurement, however it ends. A failure is only reported."""
+    try:
+        async with waiting(f"the deletion of topic {topic}"):
+            await admin.delete_topics([topic])
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            note(f"ottla bench: topic {topic} is left: {refusal(error)}")
+    except asyncio.CancelledError:
+        note(f"ottla bench: topic {topic} is left: 'ottla topic delete {topic}' deletes it")
+        raise
+
+
+async def _phases(topic: str, options: BenchOptions) -> list[PhaseResult]:
+    return [await _phase(phase, topic, options) for phase in options.phases]
 
 
 async def _phase(phase: str, topic: str, options: BenchOptions) -> PhaseResult:
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
     run = {"produce": _produce, "consume": _consume, "latency": _latency}[phase]
     total = options.latency_records if phase == "latency" else options.records
-    with Bar(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task(phase, total=total)
-        return await run(topic, options, lambda done: bar.update(task, completed=done))
+    with progress_bar(phase, total) as progress:
+        return await run(topic, options, progress)
 
 
 def _producer(options: BenchOptions, linger_ms: float) -> Producer:
@@ -152,6 +178,8 @@ async def _produce(topic: str, options: BenchOptions, progress: Progress) -> Pha
             if (error := delivery.exception()) is not None:
                 failures.append(error)
             latencies.append((clock() - sent_s) * 1000)
+            if not len(latencies) % _SHOWN_EVERY:
+                progress(len(latencies))
 
         return settled
 
@@ -161,7 +189,6 @@ async def _produce(topic: str, options: BenchOptions, progress: Progress) -> Pha
             delivery = await producer.send(topic, value)
             delivery.add_done_callback(settle(clock()))
             if not number % 1000:
-                progress(number)
                 await asyncio.sleep(0)
         await producer.flush()
         await asyncio.sleep(0)  # Let the callbacks of the last deliveries run.

@@ -14,6 +14,7 @@ from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...run_client import run_client
 from ...terminal.output import print_json
+from ...terminal.progress import ProgressLine
 from ...terminal.shades import Shade, Shaded
 from ...terminal.text import say
 from .report import since_text
@@ -33,19 +34,29 @@ def health(arguments: argparse.Namespace) -> int:
     deadline = None if arguments.timeout is None else time.monotonic() + arguments.timeout
     if not arguments.watch and not arguments.exit_when_healthy:
         return _show(run_client(_look(arguments)), arguments)
+    found = _followed(arguments, deadline)
+    if found is None:
+        raise CommandFailed(f"no broker answered within {arguments.timeout:g} s")
+    return 0 if arguments.watch and found.healthy else _show(found, arguments)
+
+
+def _followed(arguments: argparse.Namespace, deadline: float | None) -> Health | None:
+    """Look at the cluster's health again and again, and return it when the command is to end: when it is healthy, if
+    that ends the command, or at the deadline. None if no broker answers then. With `--watch` each change is printed."""
     before: Health | None = None
-    while True:
-        now = run_client(_look_if_reachable(arguments))
-        if now is not None and now != before and (arguments.watch or now.healthy):
-            _show(now, arguments)
-        if now is not None and now.healthy and arguments.exit_when_healthy:
-            return 0
-        if deadline is not None and time.monotonic() >= deadline:
-            if now is None:
-                raise CommandFailed(f"no broker answered within {arguments.timeout:g} s")
-            return _show(now, arguments)
-        before = now
-        time.sleep(arguments.interval)
+    with ProgressLine() as line:
+        while True:
+            now = run_client(_look_if_reachable(arguments))
+            if arguments.watch and now is not None and now != before:
+                _show(now, arguments)
+            if now is not None and now.healthy and arguments.exit_when_healthy:
+                return now
+            if deadline is not None and time.monotonic() >= deadline:
+                return now
+            if not arguments.watch:
+                line.show(f"not healthy yet: {'no broker answers' if now is None else _problems(now)[0][1]}")
+            before = now
+            time.sleep(arguments.interval)
 
 
 async def _look_if_reachable(arguments: argparse.Namespace) -> Health | None:
@@ -66,6 +77,13 @@ def _show(found: Health, arguments: argparse.Namespace) -> int:
         print_json({"healthy": found.healthy, **asdict(found)})
         return 0 if found.healthy else 1
     say(Shaded("healthy", Shade.GOOD) if found.healthy else Shaded("NOT healthy", Shade.BAD))
+    for shade, problem in _problems(found):
+        say(Shaded(f"  {problem}", shade))
+    return 0 if found.healthy else 1
+
+
+def _problems(found: Health) -> list[tuple[Shade, str]]:
+    """Return a line for each problem of a cluster, with its colour."""
     now_s, since_ms = time.time(), found.fenced_since_ms
     fenced = [f"{broker}{since_text(since_ms.get(broker), now_s)}" for broker in found.brokers_fenced]
     lines: list[tuple[Shade, str, list[Any]]] = [
@@ -77,13 +95,14 @@ def _show(found: Health, arguments: argparse.Namespace) -> int:
         (Shade.BAD, "partitions below min.insync.replicas", found.below_min_isr),
         (Shade.IMPAIRED, "under-replicated partitions", found.under_replicated),
     ]
+    problems: list[tuple[Shade, str]] = []
     if found.quorum_problem:
-        say(Shaded(f"  {found.quorum_problem}", Shade.BAD))
+        problems.append((Shade.BAD, found.quorum_problem))
     elif found.quorum_leader is None:
-        say(Shaded("  the quorum has no leader", Shade.BAD))
+        problems.append((Shade.BAD, "the quorum has no leader"))
     for shade, label, named in lines:
         if named:
             more = f" and {len(named) - LISTED_MAX} more" if len(named) > LISTED_MAX else ""
             listed = f"{', '.join(map(str, named[:LISTED_MAX]))}{more}"
-            say(Shaded(f"  {label}: {len(named)} ({listed})", shade))
-    return 0 if found.healthy else 1
+            problems.append((shade, f"{label}: {len(named)} ({listed})"))
+    return problems

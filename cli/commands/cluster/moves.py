@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from ...failures import CommandFailed
 from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, numbers, print_json, print_table
+from ...terminal.progress import progress_bar
 from ...terminal.text import counted, note, say
 
 LOOK_AGAIN_S = 0.3
@@ -94,7 +94,7 @@ def carry_moves_out(arguments: argparse.Namespace, moves: Moves) -> None:
     try:
         run_client(_begin(arguments, moves, throttle))
         if not arguments.no_wait:
-            run_client(_follow(arguments, moves, throttle))
+            run_client(_follow(arguments, moves, throttle), waits_for=None)
     except KeyboardInterrupt:
         left = "; then lift the throttle by 'ottla cluster reassign --unthrottle'" if throttle else ""
         note(
@@ -142,22 +142,17 @@ async def _begin(arguments: argparse.Namespace, moves: Moves, throttle: int | No
 
 
 async def _follow(arguments: argparse.Namespace, moves: Moves, throttle: int | None) -> None:
-    """Wait with a progress bar until none of these replica moves is under way, then lift the throttle (bytes/s)."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
+    """Wait until none of these replica moves is under way, show the progress, then lift the throttle (bytes/s)."""
     async with Admin(**connection_of(arguments)) as admin:
-        with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
-            bar = progress.add_task("moving partitions", total=len(moves))
+        with progress_bar("moving partitions", len(moves)) as progress:
             while left := [
                 partition
                 for partition in await admin.list_partition_reassignments(moves)
                 if partition in moves
             ]:
-                progress.update(bar, completed=len(moves) - len(left))
+                progress(len(moves) - len(left))
                 await asyncio.sleep(LOOK_AGAIN_S)
-            progress.update(bar, completed=len(moves))
+            progress(len(moves))
         if throttle is not None:
             brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
             await admin.lift_throttles({partition.topic for partition in moves}, brokers)

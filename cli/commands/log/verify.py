@@ -17,8 +17,9 @@ from ....dataplane.log.inspection import (
 from ....protocol.errors import KafkaError
 from ...failures import CommandFailed
 from ...terminal.output import print_json, print_table
+from ...terminal.progress import ProgressLine
 from ...terminal.shades import faults
-from ...terminal.text import say, show_progress
+from ...terminal.text import say
 
 
 def verify(arguments: argparse.Namespace) -> int:
@@ -29,21 +30,22 @@ def verify(arguments: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     problems: list[Problem] = []
     targets = [target for path in arguments.paths for target in _targets(path)]
-    for number, path in enumerate(targets, 1):
-        _progress(number, len(targets), path)
-        segments, found = _verified(path)
-        problems += found
-        rows.append(
-            {
-                "path": str(path),
-                "segments": len(segments),
-                "start_offset": segments[0].base_offset if segments else 0,
-                "end_offset": segments[-1].next_offset if segments else 0,
-                "batches": sum(len(segment.positions) for segment in segments),
-                "records": sum(segment.records for segment in segments),
-                "problems": len(found),
-            }
-        )
+    with ProgressLine() as line:
+        for number, path in enumerate(targets, 1):
+            line.show(f"{number}/{len(targets)} {path.name}")
+            segments, found = _verified(path)
+            problems += found
+            rows.append(
+                {
+                    "path": str(path),
+                    "segments": len(segments),
+                    "start_offset": segments[0].base_offset if segments else 0,
+                    "end_offset": segments[-1].next_offset if segments else 0,
+                    "batches": sum(len(segment.positions) for segment in segments),
+                    "records": sum(segment.records for segment in segments),
+                    "problems": len(found),
+                }
+            )
     if arguments.output == "json":
         listed = [
             {"path": str(problem.path), "position": problem.position, "problem": problem.what}
@@ -86,8 +88,3 @@ def _verified(path: Path) -> tuple[list[SegmentContents], list[Problem]]:
     except KafkaError as error:
         raise CommandFailed(error.message) from None
     return [contents], problems
-
-
-def _progress(number: int, total: int, path: Path) -> None:
-    if total > 1:
-        show_progress(f"{number}/{total} {path.name}", last=number == total)

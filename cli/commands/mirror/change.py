@@ -15,7 +15,8 @@ from ...missing_names import refusal_of_names
 from ...run_client import run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, print_json, print_table
-from ...terminal.text import counted, note, show_progress
+from ...terminal.progress import ProgressLine
+from ...terminal.text import counted, note
 from .create import bandwidth_of
 from .report import Stopped, cut_as_json, fault_as_json, stopped, why_no_cut
 from .show import describe
@@ -80,10 +81,11 @@ def promote(arguments: argparse.Namespace) -> None:
         what = (
             "groups that get their committed offsets" if mirror.takes_offsets else "leaders that take records"
         )
-        show_progress(f"{mirror.name}: waiting for {what}")
+        line.show(f"{mirror.name}: waiting for {what}")
 
-    after = run_client(_promote(arguments, show))
-    show_progress(f"{after.name}: every partition takes records", last=True)
+    with ProgressLine() as line:
+        after = run_client(_promote(arguments, show), waits_for=None)
+        line.end(f"{after.name}: every partition takes records")
     if arguments.output == "json":
         print_json(
             {

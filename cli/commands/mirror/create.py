@@ -21,7 +21,8 @@ from ...nodes.config_providers import resolve
 from ...nodes.settings import parse_properties, read_text
 from ...run_client import run_client
 from ...terminal.output import print_json, print_table
-from ...terminal.text import note, show_progress
+from ...terminal.progress import ProgressLine
+from ...terminal.text import note
 from .report import progress, stopped
 
 LOOK_AGAIN_S = 0.5
@@ -33,11 +34,11 @@ def create(arguments: argparse.Namespace) -> None:
     """Create a mirror; with `--wait`, wait until its copies have caught up."""
     start = _start(arguments.start)
     options = source_options(arguments.source_option, arguments.source_options_file)
-    source_id = run_client(_create(arguments, start, options))
+    source_id = run_client(_create(arguments, start, options), waits_for=source_asked(arguments))
     result = "checked" if arguments.dry_run else "created"
     if arguments.wait and not arguments.dry_run:
         try:
-            run_client(_follow(arguments))
+            run_client(_follow(arguments), waits_for=None)
         except KeyboardInterrupt:
             note(f"the mirror goes on: 'ottla mirror status {arguments.name}' shows it")
             raise
@@ -51,7 +52,7 @@ def create(arguments: argparse.Namespace) -> None:
 def reconnect(arguments: argparse.Namespace) -> None:
     """Replace the address or the connection options with which brokers reach a mirror's source cluster."""
     options = source_options(arguments.source_option, arguments.source_options_file)
-    run_client(_reconnect(arguments, options))
+    run_client(_reconnect(arguments, options), waits_for=source_asked(arguments))
     if arguments.output == "json":
         print_json({"name": arguments.name, "result": "reconnected"})
     else:
@@ -84,23 +85,32 @@ async def _follow(arguments: argparse.Namespace) -> None:
     Raises CommandFailed if a fault stops a copy.
     """
     caught_up: set[tuple[str, int]] = set()
-    async with Admin(**connection_of(arguments)) as admin:
-        while True:
-            (mirror,) = await admin.describe_mirrors([arguments.name])
-            if faults := stopped(mirror):
-                show_progress(progress(mirror), last=True)
-                raise CommandFailed(
-                    f"{len(faults)} partitions have stopped: 'ottla mirror status {mirror.name}' shows why"
-                )
-            copies = {
-                (topic.name, partition.partition) for topic in mirror.topics for partition in topic.partitions
-            }
-            caught_up |= _near(mirror)
-            if copies and copies <= caught_up:
-                show_progress(progress(mirror), last=True)
-                return
-            show_progress(progress(mirror))
-            await asyncio.sleep(LOOK_AGAIN_S)
+    with ProgressLine() as line:
+        async with Admin(**connection_of(arguments)) as admin:
+            while True:
+                (mirror,) = await admin.describe_mirrors([arguments.name])
+                if faults := stopped(mirror):
+                    line.end(progress(mirror))
+                    raise CommandFailed(
+                        f"{len(faults)} partitions have stopped: 'ottla mirror status {mirror.name}' shows why"
+                    )
+                copies = {
+                    (topic.name, partition.partition)
+                    for topic in mirror.topics
+                    for partition in topic.partitions
+                }
+                caught_up |= _near(mirror)
+                if copies and copies <= caught_up:
+                    line.end(progress(mirror))
+                    return
+                line.show(progress(mirror))
+                await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def source_asked(arguments: argparse.Namespace) -> str:
+    """Return the name of the source cluster for people: a broker connects to it before it answers."""
+    where = f" at {arguments.source}" if arguments.source else ""
+    return f"the source{where}, which a broker of the cluster asks"
 
 
 def _near(mirror: MirrorDescription) -> set[tuple[str, int]]:

@@ -12,7 +12,7 @@ from ...run_client import run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
 from ...terminal.text import counted, note
-from .create import bandwidth_of, source_options
+from .create import bandwidth_of, source_asked, source_options
 
 
 def failback(arguments: argparse.Namespace) -> int:
@@ -24,18 +24,19 @@ def failback(arguments: argparse.Namespace) -> int:
     """
     options = source_options(arguments.source_option, arguments.source_options_file)
     if arguments.dry_run:
-        found = run_client(_fail_back(arguments, options, checks=True))
+        found = run_client(_fail_back(arguments, options, checks=True), waits_for=source_asked(arguments))
         refused = any(topic.refusal for topic in found.topics)
         _print(arguments, found, "checked")
         return int(refused or not found.topics or (found.needs_discard and not arguments.discard))
     if arguments.discard:
-        found = run_client(_fail_back(arguments, options, checks=True))
+        found = run_client(_fail_back(arguments, options, checks=True), waits_for=source_asked(arguments))
         confirm(
             f"Copy {counted(len(found.topics), 'topic')} from cluster {found.source_cluster_id} from now on? No other "
             f"records are taken, and {_only_here(found.lost)} {_be(found.lost)} deleted for good.",
             yes=arguments.yes,
         )
-    _print(arguments, run_client(_fail_back(arguments, options, checks=False)), "copied from now on")
+    done = run_client(_fail_back(arguments, options, checks=False), waits_for=source_asked(arguments))
+    _print(arguments, done, "copied from now on")
     return 0
 
 
