@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_order(start, until)
     indexes = [number for text in arguments.partition for number in numbers_in(text, f"-p {text}")]
     filters = filters_of(arguments)
-    run_client(_consume(arguments, start, until, indexes, filters, _printer(arguments)))
+    run_client(_consume(arguments, start, until, indexes, filters, _printer(arguments)), waits_for=None)
     return 0
 
 
