@@ -16,6 +16,7 @@ from ..connection.passwords import password_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.confirmation import confirm
 from ..terminal.output import print_json, print_table
+from ..terminal.progress import ProgressLine
 from .acl import acls_of, add_resource, filter_of, print_acls
 from .certificate import add_certificate_actions
 from .user import MECHANISMS, NEW_PASSWORD_VARIABLE
@@ -209,32 +210,33 @@ class _Quorum:
         deadline = time.monotonic() + WAIT_S
         ids, reasons = list(self._voters), dict.fromkeys(self._voters, "not asked")
         unauthenticated: set[int] = set()
-        while time.monotonic() < deadline and len(unauthenticated) < len(ids):
-            node_id = ids.pop(0)
-            ids.append(node_id)
-            try:
-                reply, reasons[node_id] = self._ask(node_id, command)
-            except HandshakeError as error:
-                unauthenticated.add(node_id)
-                reasons[node_id] = error.reason
-                continue
-            if reply is None:
-                time.sleep(_PAUSE_S)
-            elif reply.status == CommandStatus.APPLIED:
-                result = decode_result(command, reply.result)
-                _check((result.error_code, result.error_message))
-                return result
-            elif reply.status == CommandStatus.INVALID:
-                raise CommandFailed(
-                    f"quorum node {node_id} does not know this command: is its version older?"
-                )
-            elif reply.leader_id in self._voters and reply.leader_id != node_id:
-                ids.remove(reply.leader_id)
-                ids.insert(0, reply.leader_id)
-            else:
-                time.sleep(_PAUSE_S)
-        answers = "; ".join(f"node {node_id}: {reason}" for node_id, reason in reasons.items())
-        raise CommandFailed(f"the quorum did not carry out the command: {answers}")
+        with ProgressLine() as line:
+            while time.monotonic() < deadline and len(unauthenticated) < len(ids):
+                line.show(f"waiting for the quorum: {_joined(reasons)}")
+                node_id = ids.pop(0)
+                ids.append(node_id)
+                try:
+                    reply, reasons[node_id] = self._ask(node_id, command)
+                except HandshakeError as error:
+                    unauthenticated.add(node_id)
+                    reasons[node_id] = error.reason
+                    continue
+                if reply is None:
+                    time.sleep(_PAUSE_S)
+                elif reply.status == CommandStatus.APPLIED:
+                    result = decode_result(command, reply.result)
+                    _check((result.error_code, result.error_message))
+                    return result
+                elif reply.status == CommandStatus.INVALID:
+                    raise CommandFailed(
+                        f"quorum node {node_id} does not know this command: is its version older?"
+                    )
+                elif reply.leader_id in self._voters and reply.leader_id != node_id:
+                    ids.remove(reply.leader_id)
+                    ids.insert(0, reply.leader_id)
+                else:
+                    time.sleep(_PAUSE_S)
+        raise CommandFailed(f"the quorum did not carry out the command: {_joined(reasons)}")
 
     def _ask(self, node_id: int, command: Command[ResultT]) -> tuple[CommandReply | None, str]:
         """Send a command to one quorum node. Return its reply, or None and the reason.
@@ -261,3 +263,7 @@ class _Quorum:
         if not isinstance(reply, CommandReply):
             return None, f"it answers with {type(reply).__name__}"
         return reply, "it does not lead"
+
+
+def _joined(reasons: Mapping[int, str]) -> str:
+    return "; ".join(f"node {node_id}: {reason}" for node_id, reason in reasons.items())

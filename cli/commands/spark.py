@@ -153,6 +153,7 @@ def run_pipeline(arguments: argparse.Namespace) -> None:
 
     pipeline = _described(arguments)
     settings = pipeline.settings
+    note(f"{settings.name}: starting Spark on {settings.master}")
     try:
         spark = open_session(settings.name, settings.master, settings.spark)
     except NoJava as error:
