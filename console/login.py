@@ -59,7 +59,7 @@ class TokenLogin:
         if not self._door.opens_with(token):
             logger.warning("a wrong token was shown")
             return plain(
-                401, "this token is not the running console's; the console prints a new one at each start"
+                401, "this token is not the running console's: open the address that it printed at its start"
             )
         answer = RedirectResponse(_own(address), status_code=303)
         answer.headers["set-cookie"] = self._door.set_cookie(headers.get("host", ""), self._door.entered)

@@ -57,6 +57,8 @@ class ConsoleSettings:
     """Further URLs under which browsers reach the console."""
     token: str | None = field(default=None, repr=False)
     """The token; a random one is made if it is None."""
+    shows_token: bool = False
+    """True to announce the address with the given token, as with a random one."""
     has_login: bool = False
     """True if people sign in with a user and a password of the cluster; there is no token then."""
     may_change: bool = False
@@ -96,7 +98,8 @@ async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
                 stack.push_async_callback(session.end)
                 session.sampler.start()
                 entrance, end_news = TokenLogin(door, session, templates), session.ended.set
-                address = origin + ("/" if settings.token is not None else link("/", token=door.token))
+                is_shown = settings.token is None or settings.shows_token
+                address = origin + (link("/", token=door.token) if is_shown else "/")
             app = build(
                 door=door,
                 entrance=entrance,

@@ -50,6 +50,11 @@ def parser(name: str) -> CommandParser:
         help="file with the token that browsers must show (default: a random token, which is printed)",
     )
     options.add_argument(
+        "--show-token",
+        action="store_true",
+        help="with --token-file: print the address with the token, for a browser to open",
+    )
+    options.add_argument(
         "--login",
         action="store_true",
         help="people sign in with a user and a password of the cluster, and act as that user; there is no token",
@@ -97,6 +102,10 @@ def run(arguments: argparse.Namespace) -> int:
     from ...console.security import listen_address
     from ...console.serving import ConsoleSettings, serve
 
+    if arguments.show_token and arguments.token_file is None:
+        raise UsageError(
+            "--show-token goes with --token-file: a token that the console makes is shown anyway"
+        )
     for address in arguments.metrics:
         if not address.startswith(("http://", "https://")):
             raise UsageError(f"--metrics takes http://HOST:PORT/metrics or https://..., not {address!r}")
@@ -106,6 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
             listen=listen_address(arguments.listen),
             public=arguments.public,
             token=_secret(arguments.token_file),
+            shows_token=arguments.show_token,
             has_login=arguments.login,
             may_change=arguments.allow_changes,
             metrics=arguments.metrics,

@@ -10,6 +10,7 @@ from typing import Final
 from ...console.requirements import require_extra
 from ..failures import CommandFailed
 from ..nodes.child_processes import die_with_parent
+from .console_address import console_address, token_file
 from .layout import CONSOLE_LOG, ClusterLayout
 from .ports import HOST
 from .supervisor import STOP_GRACE_S
@@ -19,26 +20,29 @@ _OF_OTHER_CLUSTERS: Final = ("OTTLA_BOOTSTRAP", "OTTLA_PROFILE", "OTTLA_COMMAND_
 
 
 class LocalConsole:
-    """The process of a local cluster's web console, which listens on a free port and prints its address."""
+    """The process of a local cluster's web console. It prints its address, which is the same in each run."""
 
-    def __init__(self, layout: ClusterLayout, mode: str) -> None:
-        """Keep the cluster's layout.
+    def __init__(self, layout: ClusterLayout, mode: str, listen: str | None = None) -> None:
+        """Keep the cluster's layout, and find the console's address and token.
 
-        `mode` is READS, or CHANGES for a console that can change the cluster. Raises CommandFailed if the console's
-        dependencies are missing.
+        `mode` is READS, or CHANGES for a console that can change the cluster. `listen` is the address that the user
+        chose in this run. Raises CommandFailed if the console's dependencies are missing or its address is in use, and
+        UsageError for a malformed address.
         """
         try:
             require_extra()
         except ModuleNotFoundError as error:
             raise CommandFailed(str(error)) from None
         self._layout, self._mode = layout, mode
+        self._address = console_address(layout.directory, listen, layout.reserved)
+        self._token_file = token_file(layout.directory)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def argv(self) -> list[str]:
         """The command line of the console's process."""
         words = [sys.executable, "-m", "ottla", "console", "-b", self._layout.local_bootstrap]
-        words += ["--listen", f"{HOST}:0"]
+        words += ["--listen", str(self._address), "--token-file", str(self._token_file), "--show-token"]
         for member in self._layout.members:
             words += ["--metrics", f"http://{HOST}:{member.metrics_port}/metrics"]
         if self._layout.security is not None:

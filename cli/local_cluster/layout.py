@@ -38,6 +38,8 @@ from .security import ClusterSecurity
 
 LAYOUT_FILE = "layout.json"
 CONSOLE_LOG = "console.log"
+CONSOLE_FILES = ("console.json", "console.token")
+"""The files with the address and the token of the console."""
 FIRST_BROKER_ID = 1
 FIRST_QUORUM_ID = 101
 OWN_KEYS = (
@@ -297,7 +299,7 @@ class ClusterLayout:
         yield from ClusterSecurity(self.directory, self.protocol).files(
             broker.name for broker in self.brokers
         )
-        yield self.directory / CONSOLE_LOG
+        yield from (self.directory / name for name in (CONSOLE_LOG, *CONSOLE_FILES))
         for name in (LAYOUT_FILE, "cluster.secret", "quorum.secret", "cluster.json", "up.lock"):
             yield self.directory / name
 

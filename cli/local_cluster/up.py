@@ -24,6 +24,7 @@ from ..nodes.settings import parse_overrides
 from ..terminal.progress import ProgressLine, waiting_text
 from ..terminal.text import counted, note, say
 from .console import CHANGES, READS, LocalConsole
+from .console_address import CONSOLE_LISTEN_OPTION
 from .layout import (
     OWN_KEYS,
     PORTS_FROM_BASE,
@@ -130,6 +131,11 @@ def parser(name: str) -> CommandParser:
         choices=(READS, CHANGES),
         help="also serve pages for a browser, and print their address; 'changes' lets them change the cluster",
     )
+    options.add_argument(
+        CONSOLE_LISTEN_OPTION,
+        metavar="HOST:PORT",
+        help="address at which the console listens (a free port on 127.0.0.1, or as in DIR)",
+    )
     return options
 
 
@@ -169,7 +175,11 @@ def run(arguments: argparse.Namespace) -> int:
             until_exit(arguments.until_exit, layout, temporary=arguments.temporary),
         ):
             first_users = layout.security.first_users() if layout.security and not layout.is_formed else []
-            console = None if arguments.console is None else LocalConsole(layout, arguments.console)
+            console = (
+                None
+                if arguments.console is None
+                else LocalConsole(layout, arguments.console, arguments.console_listen)
+            )
             try:
                 if arguments.combined:
                     return _run_combined(layout, arguments, first_users, console)
@@ -346,6 +356,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--base-port takes 1 to {65535 - PORTS_FROM_BASE}, not {arguments.base_port}")
     if arguments.until_exit is not None and arguments.until_exit < 1:
         raise UsageError(f"--until-exit takes the id of a process, not {arguments.until_exit}")
+    if arguments.console_listen is not None and arguments.console is None:
+        raise UsageError(f"{CONSOLE_LISTEN_OPTION} goes with --console")
     if arguments.temporary and arguments.until_exit is None:
         raise UsageError("--temporary goes with --until-exit: when that process ends DIR is cleared")
     if arguments.combined:

@@ -254,7 +254,9 @@ def test_three_clicks_tell_which_topic_grows_who_reads_it_and_how_far_behind(
         assert "records per second" in found
 
 
-def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> None:
+@contextmanager
+def cluster_with_console(tmp_path: Path) -> Iterator[str]:
+    """Run `ottla up --console`, and yield the console's address."""
     words = [sys.executable, "-m", "ottla", "up", "--quorum", "1", "--brokers", "1", "--combined"]
     words += ["--secure", "--console=changes", "--data", str(tmp_path / "data")]
     with (tmp_path / "log").open("w") as errors:
@@ -262,17 +264,24 @@ def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> N
         try:
             assert process.stdout is not None
             assert process.stdout.readline().startswith("127.0.0.1:")
-            address = process.stdout.readline().strip()
-            browser = HttpBrowser(address)
-            browser.until("/overview", lambda page: "101 leader 127.0.0.1" in page)
-            created = browser.change("/topics/create", topic="orders", partitions="1", replicas="1")
-            assert "topic orders was created" in seen(created)
-            # The metrics endpoint tells bytes, which end offsets do not.
-            browser.until("/overview", lambda page: "bytes out 0 B/s" in page)
-            people_sign_in(tmp_path / "data", tmp_path / "log of logins")
+            yield process.stdout.readline().strip()
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0, (tmp_path / "log").read_text()
+
+
+def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> None:
+    with cluster_with_console(tmp_path) as address:
+        browser = HttpBrowser(address)
+        browser.until("/overview", lambda page: "101 127.0.0.1" in page)
+        created = browser.change("/topics/create", topic="orders", partitions="1", replicas="1")
+        assert "topic orders was created" in seen(created)
+        # The metrics endpoint tells bytes, which end offsets do not.
+        browser.until("/overview", lambda page: "bytes out 0 B/s" in page)
+        people_sign_in(tmp_path / "data", tmp_path / "log of logins")
     with pytest.raises(urllib.error.URLError):
         browser.read("/overview")
     assert '\\"user\\": \\"admin\\"' in (tmp_path / "data" / "console.log").read_text()
+    with cluster_with_console(tmp_path) as again:
+        assert again == address, "a bookmark still works"
+        HttpBrowser(again).until("/overview", lambda page: "101 127.0.0.1" in page)
