@@ -121,7 +121,7 @@ def test_a_wait_for_health_says_what_is_missing(
     told = capsys.readouterr()
     assert told.out == "healthy\n"
     lines = [line for line in told.err.splitlines() if not line.startswith("waiting for")]
-    assert lines == ["not healthy yet: no broker answers", "not healthy yet: brokers down: 1 (2)"]
+    assert lines == ["not healthy yet: no broker answers", "not healthy yet: brokers offline: 1 (2)"]
 
 
 def test_a_client_that_shows_its_own_progress_has_no_other(

@@ -273,7 +273,7 @@ def cluster_with_console(tmp_path: Path) -> Iterator[str]:
 def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> None:
     with cluster_with_console(tmp_path) as address:
         browser = HttpBrowser(address)
-        browser.until("/overview", lambda page: "101 127.0.0.1" in page)
+        browser.until("/overview", lambda page: "101 leader 127.0.0.1" in page)
         created = browser.change("/topics/create", topic="orders", partitions="1", replicas="1")
         assert "topic orders was created" in seen(created)
         # The metrics endpoint tells bytes, which end offsets do not.
@@ -284,4 +284,4 @@ def test_up_starts_one_beside_a_secured_cluster_and_ends_it(tmp_path: Path) -> N
     assert '\\"user\\": \\"admin\\"' in (tmp_path / "data" / "console.log").read_text()
     with cluster_with_console(tmp_path) as again:
         assert again == address, "a bookmark still works"
-        HttpBrowser(again).until("/overview", lambda page: "101 127.0.0.1" in page)
+        HttpBrowser(again).until("/overview", lambda page: "101 leader 127.0.0.1" in page)
