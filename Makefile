@@ -20,19 +20,19 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help venv reference docs demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
 .PHONY: lint-types lint-style lint-public lint-imports lint-commits quick-tests compiled-tests suite lint-beside installed gssapi-wheel hooks
 help:
-	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
+	@echo "make demo    start 3 quorum nodes and 3 brokers, stream flights through them and Spark, and kill four processes"
 	@echo "make demo-console  a cluster with flights and failovers, and its console; Control-C ends both"
 	@echo "make test    lint, types, layering and the whole test suite"
 	@echo "make test-quick PACKAGE=client  the types and the tests of one package that need no cluster, within a minute"
 	@echo "make compat  our client against Apache Kafka itself; needs Java, and Maven to fetch Kafka once"
-	@echo "make programs run programs that others wrote, with kills; pip, npm, Maven, Go and Cargo fetch them once; some need Java, Node.js, Go or Rust"
+	@echo "make programs run third-party programs while nodes are killed; pip, npm, Maven, Go and Cargo fetch them once; some need Java, Node.js, Go or Rust"
 	@echo "make faults  kill, pause, cut off and fill up real processes, all of it (make test has a short selection)"
-	@echo "make fuzz    a million inputs that are nearly valid, for all that strangers reach before they log in"
+	@echo "make fuzz    a million nearly valid inputs, for all code that clients reach before they log in"
 	@echo "make fuzz-c  nearly valid produce requests, for the readers in C built with the AddressSanitizer; needs gcc"
 	@echo "make spark-4.2  the tests of Spark's source and sink with the oldest Spark that works"
 	@echo "make soak    play simulated clusters until stopped; failing seeds are kept in soak/"
-	@echo "make soak-real  load, churn and faults on real processes for MINUTES=180; tells what rises over time, and draws it"
-	@echo "make mutants how many seeds the simulations take to find each fault that is planted"
+	@echo "make soak-real  load, churn and faults on real processes for MINUTES=180; reports and draws values that rise"
+	@echo "make mutants count the seeds that the simulations need to find each planted fault"
 	@echo "make reference  write the pages that are made from the code: docs/reference/, settings, metrics, layers"
 	@echo "make docs    the pages as a site with a search, in build/docs/index.html"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it: 1.9 GB. 'pip install .' installs Ottla alone"
@@ -100,7 +100,7 @@ lint-beside: venv
 
 # Pytest compiles tests in a form of its own. All processes of the suite would do so at once.
 compiled-tests: venv
-	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true # the suite tells what is wrong
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true # the suite reports errors
 
 test-quick: venv
 	@case " $(TESTED) " in *" $(PACKAGE) "*) ;; *) echo "PACKAGE must be one of: $(TESTED)" >&2; exit 2 ;; esac

@@ -1,9 +1,9 @@
-"""Takes the pictures of the console for the docs: the overview, a topic in dark mode while a broker is away, and
+"""Pictures of the console for the docs: the overview, records, a topic in dark mode while a broker is away, and
 Security.
 
     python -m benchmarks.console_pictures [--folder docs/images]
 
-The first two show the cluster of `benchmarks.console_demo`, some two minutes after its start. The third shows one
+The first three show the cluster of `benchmarks.console_demo`, some two minutes after its start. The last shows one
 broker with encrypted and authenticated listeners. Needs Chromium and Playwright.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "images"
-WIDTH, HEIGHT_MAX = 1280, 1400
+WIDTH, HEIGHT_MAX = 1440, 900
 """Pixels. Longer pages are cut off."""
 SECOND_FAULT_S: Final = 2 * (WELL_S + AWAY_S)
 """Time at which the second broker is down, if the first was the demo's first."""
@@ -51,7 +51,7 @@ async def page_of(address: str, scheme: Literal["light", "dark"]) -> AsyncIterat
 
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = await browser.new_page(color_scheme=scheme, viewport={"width": WIDTH, "height": 800})
+        page = await browser.new_page(color_scheme=scheme, viewport={"width": WIDTH, "height": HEIGHT_MAX})
         page.set_default_timeout(PATIENCE_S * 1000)
         await page.goto(address)
         yield page
@@ -79,6 +79,9 @@ async def picture_the_demo(cluster: Cluster, address: str, folder: Path) -> None
         await overview.get_by_text(f"broker {first.id} is fenced").wait_for()
         await overview.get_by_text("All partitions are healthy").wait_for()
         await take(overview, folder / "console-overview.png")
+        await overview.goto(f"{origin}/messages?topic={FLIGHTS}&from=newest&count=50")
+        await overview.locator("tbody tr").nth(20).wait_for()
+        await take(overview, folder / "console-messages.png")
         await topic.get_by_text(f"without {second.id}").first.wait_for()
         await take(topic, folder / "console-topic.png")
 
