@@ -17,8 +17,8 @@ from ..client.connections.metadata import TopicInfo
 from .bounds import ROWS_MAX
 from .charts import SPAN, SPANS, Span
 from .formats import link
-from .live.readings import Readings
 from .live.sampler import WATCHED_S, Sampler
+from .live.shared_readings import SharedReadings
 from .schemas.decoding import Decoder
 from .sorting import Column, Sorted, in_order
 
@@ -60,7 +60,7 @@ class Visit:
 
     admin: Admin
     sampler: Sampler
-    readings: Readings
+    readings: SharedReadings
     connection: Mapping[str, Any]
     """Keyword arguments for a Consumer or a Producer of this cluster."""
     may_change: bool

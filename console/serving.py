@@ -27,9 +27,9 @@ from .connections import BoundedHttp
 from .feature_detection import ClusterFeatures
 from .formats import link
 from .guard import Entrance
-from .live.reading import CounterSource, EndOffsets, MetricsEndpoints
-from .live.readings import Readings
+from .live.counter_sources import CounterSource, EndOffsets, MetricsEndpoints
 from .live.sampler import Sampler
+from .live.shared_readings import SharedReadings
 from .live.snapshots import take_snapshot
 from .login import PasswordLogin, TokenLogin
 from .pages import all_areas
@@ -164,7 +164,7 @@ async def _opened(
     return Session(
         admin=admin,
         sampler=sampler,
-        readings=Readings(admin, sampler),
+        readings=SharedReadings(admin, sampler),
         connection=connection,
         offers=ClusterFeatures(areas, admin),
         form_value=form_value,

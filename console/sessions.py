@@ -20,8 +20,8 @@ from ..client.admin import Admin
 from .bounds import IDLE_S, SESSION_S, SESSIONS_MAX, SESSIONS_OF_USER_MAX
 from .feature_detection import ClusterFeatures
 from .live.feeds import Feeds
-from .live.readings import Readings
 from .live.sampler import Sampler
+from .live.shared_readings import SharedReadings
 from .previews import Previews
 from .security import same
 
@@ -41,7 +41,7 @@ class Session:
 
     admin: Admin
     sampler: Sampler
-    readings: Readings
+    readings: SharedReadings
     connection: Mapping[str, Any] = field(repr=False)
     """Keyword arguments for a Consumer or a Producer."""
     offers: ClusterFeatures

@@ -18,11 +18,11 @@ from ...protocol.errors import KafkaError
 from ..bounds import COMMITS_MAX, EVENTS_MAX
 from ..charts import SPAN, SPANS, Series
 from .broker_absences import absences
+from .counter_sources import CounterSource
 from .counters import CounterReading, Rates, TopicTraffic, rates_between
 from .events import Event, events_between
 from .history import History, highest, mean
 from .node_readings import CommitReading, NodeReading, all_commits, commits_between
-from .reading import CounterSource
 from .snapshots import ClusterSnapshot
 from .topic_histories import TopicHistories
 

@@ -26,9 +26,9 @@ from ottla.client.records import TopicPartition
 from ottla.console.app import build
 from ottla.console.area import Area
 from ottla.console.feature_detection import ClusterFeatures
-from ottla.console.live.reading import EndOffsets
-from ottla.console.live.readings import Readings
+from ottla.console.live.counter_sources import EndOffsets
 from ottla.console.live.sampler import Sampler
+from ottla.console.live.shared_readings import SharedReadings
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.login import TokenLogin
 from ottla.console.pages import all_areas
@@ -180,7 +180,7 @@ def session_with(admin: Admin, door: Door, areas: Sequence[Area], **given: Any) 
     return Session(
         admin=admin,
         sampler=sampler,
-        readings=Readings(admin, sampler),
+        readings=SharedReadings(admin, sampler),
         offers=ClusterFeatures(areas, admin),
         **{"connection": {"bootstrap_servers": "host:9092"}, "form_value": door.form_value, **given},
     )

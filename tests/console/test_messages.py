@@ -18,9 +18,9 @@ from ottla.client.producer import Producer
 from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.console.area import BadQuestion, Download, NotThere, Rendered, Visit
 from ottla.console.bounds import PAYLOAD_BYTES_MAX
-from ottla.console.live.reading import EndOffsets
-from ottla.console.live.readings import Readings
+from ottla.console.live.counter_sources import EndOffsets
 from ottla.console.live.sampler import Sampler
+from ottla.console.live.shared_readings import SharedReadings
 from ottla.console.live.snapshots import take_snapshot
 from ottla.console.pages.messages import page, sending
 from ottla.console.pages.messages.filters import SEARCHED_BYTES_MAX, filters_of
@@ -324,7 +324,7 @@ def at(cluster: LocalCluster, admin: Admin, form: dict[str, str] | None = None, 
     return Visit(
         admin=admin,
         sampler=sampler,
-        readings=Readings(admin, sampler),
+        readings=SharedReadings(admin, sampler),
         connection={"bootstrap_servers": cluster.bootstrap_servers},
         may_change=True,
         path="/messages",

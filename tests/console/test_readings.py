@@ -1,4 +1,4 @@
-"""Costly readings: one request for all pages, rarely repeated, within bounds; the lag of groups by topic."""
+"""SharedAnswer readings: one request for all pages, rarely repeated, within bounds; the lag of groups by topic."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from ottla.client.admin import Admin, GroupDescription, GroupListing
 from ottla.client.records import TopicPartition
 from ottla.console.live import group_lags
-from ottla.console.live.costly import AGE_S, CPU_SHARE, Costly
 from ottla.console.live.group_lags import TopicLag, lag_by_topic, read_lags
-from ottla.console.live.readings import Readings, TopicSize, sizes_by_topic
+from ottla.console.live.shared_answer import AGE_S, CPU_SHARE, SharedAnswer
+from ottla.console.live.shared_readings import SharedReadings, TopicSize, sizes_by_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 NO_LEADER = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
@@ -39,8 +39,8 @@ class Slow:
             raise self.failure
         return self.asked
 
-    def costly(self) -> Costly[int]:
-        return Costly(self, now=lambda: self.now_s, cpu=lambda: self.cpu_s)
+    def costly(self) -> SharedAnswer[int]:
+        return SharedAnswer(self, now=lambda: self.now_s, cpu=lambda: self.cpu_s)
 
 
 async def test_all_pages_share_one_request() -> None:
@@ -171,7 +171,7 @@ async def test_ends_of_shared_partitions_are_read_once() -> None:
 async def test_all_groups_are_listed_beside_the_errors_of_brokers() -> None:
     cluster = Groups(3)
     now = [50.0]
-    readings = Readings(cast(Admin, cluster), cast(Any, None), now=lambda: now[0])
+    readings = SharedReadings(cast(Admin, cluster), cast(Any, None), now=lambda: now[0])
     found = await readings.groups()
     assert found is not None
     assert (found.at_s, list(found.listed)) == (50, ["g0000", "g0001", "g0002"])
@@ -183,14 +183,14 @@ async def test_all_groups_are_listed_beside_the_errors_of_brokers() -> None:
 async def test_descriptions_are_kept_for_some_seconds() -> None:
     cluster = Groups(0)
     now = [50.0]
-    readings = Readings(cast(Admin, cluster), cast(Any, None), now=lambda: now[0])
+    readings = SharedReadings(cast(Admin, cluster), cast(Any, None), now=lambda: now[0])
     for _ in range(2):
         assert list(await readings.describe(["a", "gone", "b"])) == ["a", "b"]
     assert cluster.described == ["a", "gone", "b", "gone"]
     now[0] += AGE_S
     await readings.describe(["a"])
     assert cluster.described[-1] == "a"
-    with patch("ottla.console.live.readings.GROUPS_DESCRIBED_MAX", 2):
+    with patch("ottla.console.live.shared_readings.GROUPS_DESCRIBED_MAX", 2):
         await readings.describe(["c", "d"])
     assert len(readings._described) == 2
 

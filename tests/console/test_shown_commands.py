@@ -17,9 +17,9 @@ from ottla.client.admin import BROKER_RESOURCE, TOPIC_RESOURCE, NewTopic
 from ottla.client.admin.records import EARLIEST, LATEST
 from ottla.client.records import TopicPartition
 from ottla.console.area import Action, Change, Visit
-from ottla.console.live.reading import EndOffsets
-from ottla.console.live.readings import Readings
+from ottla.console.live.counter_sources import EndOffsets
 from ottla.console.live.sampler import Sampler
+from ottla.console.live.shared_readings import SharedReadings
 from ottla.console.live.snapshots import take_snapshot
 from ottla.console.pages import all_areas
 from ottla.console.pages.messages.question import question_of
@@ -63,7 +63,7 @@ class Twins:
         return Visit(
             admin=self.admin,
             sampler=self._sampler,
-            readings=Readings(self.admin, self._sampler),
+            readings=SharedReadings(self.admin, self._sampler),
             connection={"bootstrap_servers": self.bootstrap},
             may_change=True,
             path=path,

@@ -13,7 +13,7 @@ from ottla.client.records import TopicPartition
 from ottla.console.area import BadQuestion
 from ottla.console.key_values import altered
 from ottla.console.live.counters import Rates, TopicTraffic
-from ottla.console.live.readings import TopicSize
+from ottla.console.live.shared_readings import TopicSize
 from ottla.console.pages.topics.changes import trim_plan
 from ottla.console.pages.topics.listing import matching, replication_of, topic_row
 from ottla.console.settings import setting_differences, setting_rows, settings_of

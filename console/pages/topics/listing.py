@@ -10,7 +10,7 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
 from ...live.counters import Rates, TopicTraffic
-from ...live.readings import TopicSize, sizes_by_topic
+from ...live.shared_readings import TopicSize, sizes_by_topic
 from ...live.snapshots import ClusterSnapshot
 from ...searching import has_words
 from ...sorting import Column, Sorted

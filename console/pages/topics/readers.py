@@ -11,7 +11,7 @@ from ....protocol.errors import KafkaError
 from ...area import Paged, Visit
 from ...formats import moment
 from ...live.group_lags import TopicLag
-from ...live.readings import AllGroups
+from ...live.shared_readings import AllGroups
 from ...sorting import Column, Sorted
 
 READERS_SHOWN: Final = 20

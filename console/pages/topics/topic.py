@@ -13,8 +13,8 @@ from ...area import Rendered, Visit
 from ...charts import KIB, Chart, Span, draw
 from ...formats import byte_rate, rate
 from ...live.counters import TopicTraffic
-from ...live.readings import TopicSize, sizes_by_topic
 from ...live.sampler import WATCHED_S, Sampler
+from ...live.shared_readings import TopicSize, sizes_by_topic
 from ...settings import SettingRow, setting_rows
 from .listing import TopicRow, reassigning_by_topic, topic_row
 from .partitions import PartitionTable, partition_table

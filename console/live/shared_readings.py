@@ -1,4 +1,4 @@
-"""Readings of the cluster that cost much, such as the lag of all groups: taken on demand, and shared by all pages."""
+"""Expensive readings of the cluster, such as the lag of all groups: taken on demand, and shared by all pages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ...client.records import TopicPartition
 from ...protocol.errors import KafkaError
 from ..bounds import GROUPS_DESCRIBED_MAX
 from ..by_broker import joined
-from .costly import AGE_S, Costly
 from .group_lags import GroupLags, read_lags
 from .lag_history import LagHistory
 from .sampler import Sampler
+from .shared_answer import AGE_S, SharedAnswer
 
 PATIENCE_S: Final = 1.0
 """Seconds that a page waits for a reading, before it is shown without the reading."""
@@ -46,13 +46,13 @@ class TopicSize:
     partitions: int
 
 
-class Readings:
-    """Costly readings of one cluster, each for all pages of a session."""
+class SharedReadings:
+    """SharedAnswer readings of one cluster, each for all pages of a session."""
 
     def __init__(self, admin: Admin, sampler: Sampler, *, now: Callable[[], float] = time.time) -> None:
         self._admin, self._sampler, self._now = admin, sampler, now
-        self._groups = Costly(self._read_groups)
-        self._sizes = Costly(self._read_sizes)
+        self._groups = SharedAnswer(self._read_groups)
+        self._sizes = SharedAnswer(self._read_sizes)
         self._described: OrderedDict[str, tuple[float, GroupDescription]] = OrderedDict()
         self.lag_history = LagHistory()
         """The lag of groups that pages showed, over time."""

@@ -1,4 +1,4 @@
-"""Answers that cost the cluster much, such as the lag of all groups: asked for rarely, and shared by all pages."""
+"""An answer that costs the cluster much, such as the lag of all groups: requested rarely, and shared by all pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT_S: Final = 60.0
 """Seconds after the last use of an answer after which it is dropped from memory."""
 
 
-class Costly(Generic[AnswerT]):
+class SharedAnswer(Generic[AnswerT]):
     """The newest answer to one request, shared by all pages.
 
     A page that needs the answer repeats the request after AGE_S seconds, or later: repeated requests take at most
@@ -46,7 +46,7 @@ class Costly(Generic[AnswerT]):
         if self._answer is not None and self._now() < self._fresh_until_s:
             return self._answer
         if self._asking is None:
-            self._asking = asyncio.create_task(self._renew(), name="costly answer of the console")
+            self._asking = asyncio.create_task(self._renew(), name="shared answer of the console")
             self._asking.add_done_callback(self._end)
         asking = self._asking
         await asyncio.wait([asking], timeout=patience_s)
