@@ -223,7 +223,11 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """An input field of an HTML form; `kind` is text, number, lines (a text area), choice, check or hidden."""
+    """An input field of an HTML form; `kind` is text, number, lines (a text area), choice, check or hidden.
+
+    `labels` are the texts of choices that differ from their values. `placeholder` stands in an empty field, and
+    `suggestions` are values that a browser offers while the user types.
+    """
 
     name: str
     label: str
@@ -231,19 +235,47 @@ class FormField:
     value: str = ""
     hint: str = ""
     choices: Sequence[str] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    placeholder: str = ""
+    suggestions: Sequence[str] = ()
     is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRow:
+    """A form's field as a table row with its key.
+
+    `facts` are the type, unit and allowed values. `otherwise` is the value that holds while the field is empty, with
+    its source. `meaning` is the effect of the value.
+    """
+
+    field: FormField
+    facts: str
+    otherwise: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTable:
+    """A table of form fields with a heading, which a user can fold unless `is_open` is None."""
+
+    title: str
+    rows: Sequence[FieldRow]
+    is_open: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """An HTML form that asks the user for the values of a change, such as the settings of a topic.
 
-    `text` explains the change.
+    `text` explains the change. `tables` follow the fields. `links` lead to other forms: URLs by their texts.
     """
 
     title: str
     fields: Sequence[FormField]
     text: str = ""
+    tables: Sequence[FieldTable] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +304,7 @@ class Change:
     """A planned change of the cluster, with the preview that its user confirms.
 
     `command` is the shell command that makes the same change, `warning` names effects that cannot be undone.
+    `is_validated` is True if the cluster has checked that the change would work.
 
     `carry_out` does exactly what `differences` show, even if the state has changed: its arguments are bound when the
     change is planned, and the form is not read again. It raises Outdated if `differences` no longer hold, and
@@ -283,6 +316,7 @@ class Change:
     carry_out: Callable[[Visit], Awaitable[Done]]
     command: str = ""
     warning: str = ""
+    is_validated: bool = False
 
 
 def check_as_shown(shown: Sequence[Difference], now: Sequence[Difference]) -> None:

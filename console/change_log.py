@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from ..client.foreign_names import is_secret
 from .area import Visit
 from .settings import without_secrets
 
@@ -27,7 +28,7 @@ class ChangeLog:
             "user": visit.connection.get("sasl_plain_username") or "",
             "action": action,
             "what": dict(visit.query)
-            | {name: without_secrets(text)[:TEXT_MAX] for name, text in visit.form.items()},
+            | {name: _logged(name, text) for name, text in visit.form.items() if text},
         }
 
     def tell(self, result: str) -> None:
@@ -36,6 +37,11 @@ class ChangeLog:
         The level is warning, so that the line appears at the console's default log level.
         """
         logger.warning(json.dumps(self._event | {"result": result}))
+
+
+def _logged(name: str, text: str) -> str:
+    """Return the text of a form field for the log, without secrets."""
+    return "[hidden]" if is_secret(name) else without_secrets(text)[:TEXT_MAX]
 
 
 def tell_login(request: Request, user: str, result: str) -> None:

@@ -1,19 +1,16 @@
-"""Settings of topics and brokers in the console: table rows, form fields, and planned changes."""
+"""Settings of topics and brokers in the console: table rows, and planned changes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from ..client.admin import Admin, ConfigEntry
 from ..client.foreign_names import is_secret
-from .area import BadQuestion, Difference, FormField, check_as_shown
-from .key_values import edited, lines_fields, pairs_of, set_and_unset
-
-HINT: Final = "one setting a line: retention.ms=86400000"
-FIELD: Final = "settings"
-"""The form field with settings."""
+from ..protocol.settings.config_key import ConfigKey
+from ..protocol.settings.config_keys import TOPIC_KEYS, node_key
+from .area import BadQuestion, Difference, check_as_shown
+from .key_values import pairs_of, set_and_unset
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +47,20 @@ def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[Set
     ]
 
 
-def settings_fields(label: str, own: Mapping[str, str], hint: str = HINT) -> list[FormField]:
-    """Return the form fields in which users edit `own`, the settings that a topic or broker has itself."""
-    hint = f"{hint}. Remove a line to return its setting to the inherited or default value"
-    return lines_fields(FIELD, label, own, hint)
-
-
 def settings_of(text: str) -> dict[str, str]:
     """Parse the settings of a form, lines `key=value`.
 
-    Raises BadQuestion, also for secrets, since forms are shown again and logged.
+    Raises BadQuestion, also for secrets.
     """
     settings = pairs_of(text, "a setting is key=value")
-    if (secret := next(filter(is_secret, settings), None)) is not None:
-        raise BadQuestion(f"{secret} is a secret, which forms do not take")
+    refuse_secrets(settings)
     return settings
+
+
+def refuse_secrets(keys: Iterable[str]) -> None:
+    """Raise BadQuestion for the key of a secret, since forms are shown again and logged."""
+    if (secret := next(filter(is_secret, keys), None)) is not None:
+        raise BadQuestion(f"{secret} is a secret, which forms do not take")
 
 
 def without_secrets(text: str) -> str:
@@ -116,21 +112,6 @@ class SettingsChange:
         await admin.alter_configs(self.kind, self.name, self.changes)
 
 
-async def settings_asked(
-    admin: Admin, kind: int, name: str, source: str, form: Mapping[str, str]
-) -> SettingsChange:
-    """Return the change of settings that a submitted form with `settings_fields` asks for.
-
-    Raises BadQuestion for an invalid form or no change, and KafkaError.
-    """
-    own = own_settings(await admin.describe_configs(kind, name), source)
-    asked = edited(form, FIELD, settings_of, own)
-    changes = {key: value for key, value in asked.items() if own.get(key) != value}
-    if not changes:
-        raise BadQuestion("the settings are as they were: there is nothing to change")
-    return SettingsChange(kind, name, source, changes)
-
-
 def setting_differences(
     entries: Sequence[ConfigEntry], changes: Mapping[str, str | None], source: str
 ) -> list[Difference]:
@@ -141,14 +122,26 @@ def setting_differences(
     for key, value in changes.items():
         entry = by_name.get(key)
         now = None if entry is None else f"{entry.value or ''} ({entry.source})"
-        beneath = (
-            next((synonym for synonym in entry.synonyms if synonym[2] != source), None) if entry else None
-        )
         then = f"{value} ({source})" if value is not None else "the inherited or default value"
-        if value is None and beneath is not None:
-            then = f"{beneath[1] or ''} ({beneath[2]})"
+        if value is None and entry is not None:
+            known = TOPIC_KEYS.get(key) if source == "topic" else node_key(key)
+            below = beneath(entry, {source}, known)
+            then = then if below is None else f"{below[0]} ({below[1]})"
         found.append(Difference(key, now, then))
     return found
+
+
+def beneath(entry: ConfigEntry, sources: Collection[str], key: ConfigKey | None) -> tuple[str, str] | None:
+    """Return the value of a setting, and its source, that would hold without the values from `sources`.
+
+    Brokers leave out some defaults, which `key` has. Returns None if the value is unknown.
+    """
+    if entry.source not in sources and entry.value is not None:
+        return entry.value, entry.source
+    for _, value, source in entry.synonyms:
+        if source not in sources and value is not None:
+            return value, source
+    return None if key is None or key.default is None else (key.default, "default")
 
 
 def config_command(kind: str, name: str, changes: Mapping[str, str | None]) -> str:

@@ -126,7 +126,7 @@ def test_settings_of_a_broker_are_changed_after_a_preview() -> None:
     browser = Browser(admin, may_change=True).enter()
     admin.settings["1"] = {"log.retention.ms": "1000"}
     address = "/brokers/alter?id=1"
-    assert "log.retention.ms=1000</textarea>" in browser.read(address)
+    assert "log.retention.ms=1000</textarea>" in browser.read(f"{address}&as=lines")
     fields = {"settings": "num.io.threads=4"}
     preview = seen(browser.send(address, step="preview", **fields))
     assert "num.io.threads nothing 4 (broker) log.retention.ms 1000 (broker) 604800000 (default)" in preview

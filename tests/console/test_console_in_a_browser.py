@@ -37,6 +37,8 @@ PAGES = (
     "/groups/group?name=billing",
     "/topics/create",
     "/topics/alter?name=orders",
+    "/topics/alter?name=orders&as=lines",
+    "/brokers/alter?id=1",
 )
 
 pytestmark = NEEDS_CHROMIUM
@@ -329,6 +331,23 @@ def test_without_javascript_everything_can_be_read(chromium: Browser, console: S
     assert page.locator("#live_topics tbody tr").count() == 1
     page.click("text=payments")
     assert page.locator("#live_partitions tbody tr").count() == 1
+    context.close()
+
+
+def test_without_javascript_settings_are_changed_in_rows(
+    chromium: Browser, admin: FakeAdmin, console: ServedConsole
+) -> None:
+    admin.settings["orders"] = {"segment.ms": "5"}
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(console.entry)
+    page.goto(f"{console.origin}/topics/alter?name=orders")
+    page.get_by_label("segment.ms").fill("")
+    page.get_by_label("retention.ms").fill("1000")
+    page.click("text=Show what changes")
+    page.click("text=Do it")
+    page.get_by_text("changed for orders: segment.ms, retention.ms").wait_for()
+    assert admin.settings["orders"] == {"retention.ms": "1000"}
     context.close()
 
 

@@ -158,7 +158,7 @@ def test_settings_that_others_have_set_since_the_form_was_shown_stay() -> None:
     admin.settings["orders"] = {"retention.ms": "1000"}
     browser = Browser(admin, may_change=True).enter()
     address = "/topics/alter?name=orders"
-    form = hidden_fields(browser.read(address))
+    form = hidden_fields(browser.read(f"{address}&as=lines"))
     admin.settings["orders"]["min.insync.replicas"] = "2"
     preview = browser.send(address, **form, settings="retention.ms=1000\nsegment.ms=5")
     assert "min.insync.replicas" not in seen(preview)

@@ -179,6 +179,14 @@ async def test_topics_from_their_creation_to_their_end(twins: Twins) -> None:
     form = {"settings": "segment.ms=80000\ncleanup.policy=compact,delete"}
     made = (2, {"segment.ms": "80000", "cleanup.policy": "compact,delete"})
     await twins.change("/topics/alter", names, form, outcome=shape, expected=made)
+    form = {
+        "set segment.ms": "",
+        "set retention.ms": "-1",
+        "set cleanup.policy": "delete",
+        "set flush.ms": "",
+    }
+    made = (2, {"retention.ms": "-1", "cleanup.policy": "delete"})
+    await twins.change("/topics/alter", names, form, outcome=shape, expected=made)
     await twins.change("/topics/partitions", names, {"total": "4"}, outcome=shape, expected=(4, made[1]))
     await twins.change("/topics/delete", names, {"again": "{}"}, outcome=twins.exists, expected=False)
 

@@ -177,7 +177,7 @@ def test_a_form_that_is_wrong_says_where(browser: Browser, fields: dict[str, str
 def test_settings_are_edited_as_text(admin: FakeAdmin, browser: Browser) -> None:
     admin.settings["orders"] = {"retention.ms": "1000", "segment.ms": "5"}
     address = "/topics/alter?name=orders"
-    assert "retention.ms=1000\nsegment.ms=5</textarea>" in browser.read(address)
+    assert "retention.ms=1000\nsegment.ms=5</textarea>" in browser.read(f"{address}&as=lines")
     preview = seen(browser.send(address, step="preview", settings="segment.ms=6\r\n"))
     assert "ottla topic alter orders --set segment.ms=6 --unset retention.ms" in preview
     assert "retention.ms 1000 (topic) 604800000 (default)" in preview

@@ -190,6 +190,7 @@ async def _plan(
         differences=differences,
         carry_out=partial(_alter, entity, changes, differences),
         command=quota_command(entity, changes),
+        is_validated=True,
     )
 
 

@@ -12,7 +12,8 @@ from ....client.admin import BROKER_RESOURCE, Admin, LogDirDescription
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Outdated, Visit
 from ...formats import link
-from ...settings import SettingsChange, config_command, own_settings, settings_asked, settings_fields
+from ...setting_forms import settings_asked, settings_form_of
+from ...settings import SettingsChange, config_command
 from .page import broker_named
 
 ALL: Final = "all"
@@ -52,14 +53,15 @@ async def _brokers(visit: Visit) -> Brokers:
 
 
 async def settings_form(visit: Visit) -> Form:
-    """Return the form with the dynamic settings of a broker, or of all brokers, as lines `key=value`."""
+    """Return the form with a row for each setting that a broker, or all brokers, may have while they run."""
     brokers = await _brokers(visit)
-    own = own_settings(await visit.admin.describe_configs(BROKER_RESOURCE, brokers.name), brokers.source)
-    label = f"dynamic settings of {brokers.title}"
-    return Form(
+    return await settings_form_of(
+        visit,
         f"Settings of {brokers.title}",
-        settings_fields(label, own, "one setting a line: log.retention.ms=86400000"),
-        "Settings in a broker's file must be changed in the file.",
+        BROKER_RESOURCE,
+        brokers.name,
+        brokers.source,
+        text="Settings in a broker's file must be changed in the file.",
     )
 
 
@@ -74,6 +76,7 @@ async def plan_settings(visit: Visit) -> Change:
         differences=differences,
         carry_out=partial(_alter_settings, brokers, change, differences),
         command=config_command("broker", brokers.name or ALL, change.changes),
+        is_validated=True,
     )
 
 
@@ -150,6 +153,7 @@ async def plan_cordon(visit: Visit) -> Change:
         differences=differences,
         carry_out=partial(_cordon, number, _cordoned(folders), changes, len(differences)),
         command=config_command("broker", str(number), changes),
+        is_validated=True,
     )
 
 

@@ -15,15 +15,14 @@ from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit, check_as_shown
 from ...commands import command, offset_words, option
 from ...formats import link
-from ...settings import (
-    FIELD,
-    HINT,
-    SettingsChange,
-    own_settings,
+from ...setting_forms import (
+    created_settings,
+    creation_settings,
+    other_form,
     settings_asked,
-    settings_fields,
-    settings_of,
+    settings_form_of,
 )
+from ...settings import SettingsChange
 from .partitions import known
 from .topic import topic_named
 
@@ -37,6 +36,7 @@ SOURCE = "topic"
 
 async def creation_form(visit: Visit) -> Form:
     """Return the form for a new topic."""
+    as_lines, as_rows = await creation_settings(visit)
     return Form(
         "Create a topic",
         (
@@ -45,8 +45,10 @@ async def creation_form(visit: Visit) -> Form:
                 name="partitions", label="partitions", kind="number", hint="empty: the cluster's default"
             ),
             FormField(name="replicas", label="replicas", kind="number", hint="empty: the cluster's default"),
-            FormField(name=FIELD, label="settings", kind="lines", hint=HINT),
+            *as_lines,
         ),
+        tables=as_rows,
+        links=other_form(visit),
     )
 
 
@@ -59,9 +61,7 @@ def new_topic(visit: Visit) -> NewTopic:
         visit.number("partitions", -1, least=1, most=PARTITIONS_MAX) if visit.text("partitions") else -1
     )
     replicas = visit.number("replicas", -1, least=1, most=1000) if visit.text("replicas") else -1
-    return NewTopic(
-        visit.required("topic"), partitions, replicas, configs=settings_of(visit.form.get(FIELD, ""))
-    )
+    return NewTopic(visit.required("topic"), partitions, replicas, configs=created_settings(visit.form))
 
 
 async def plan_creation(visit: Visit) -> Change:
@@ -85,6 +85,7 @@ async def plan_creation(visit: Visit) -> Change:
         differences=differences,
         carry_out=partial(_create, topic),
         command=command("topic", "create", names=[topic.name], options=words),
+        is_validated=True,
     )
 
 
@@ -97,10 +98,9 @@ async def _create(topic: NewTopic, visit: Visit) -> Done:
 
 
 async def settings_form(visit: Visit) -> Form:
-    """Return the form with the settings that the topic has itself, as lines `key=value`."""
+    """Return the form with a row for each setting that the topic may have."""
     topic = await topic_named(visit, age_max_s=0)
-    own = own_settings(await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name), SOURCE)
-    return Form(f"Settings of {topic.name}", settings_fields("settings of this topic", own))
+    return await settings_form_of(visit, f"Settings of {topic.name}", TOPIC_RESOURCE, topic.name, SOURCE)
 
 
 async def plan_settings(visit: Visit) -> Change:
@@ -117,6 +117,7 @@ async def plan_settings(visit: Visit) -> Change:
         differences=differences,
         carry_out=partial(_alter_settings, topic, change, differences),
         command=command("topic", "alter", names=[topic.name], options=words),
+        is_validated=True,
     )
 
 
@@ -159,6 +160,7 @@ async def plan_partitions(visit: Visit) -> Change:
         carry_out=partial(_add_partitions, topic, total),
         command=command("topic", "add-partitions", names=[topic.name], options=["--to", str(total)]),
         warning="Keys will map to other partitions. This cannot be undone.",
+        is_validated=True,
     )
 
 
