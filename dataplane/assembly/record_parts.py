@@ -32,7 +32,9 @@ class RecordParts:
             config.fetch,
             server.quotas,
         )
-        self.produces = ProduceHandlers(replicas, server.purgatory, transactions.gate, server.quotas)
+        self.produces = ProduceHandlers(
+            replicas, server.purgatory, transactions.pending_writes, server.quotas
+        )
 
     def handlers(self) -> Iterator[object]:
         """Yield the handlers of requests that write, read or describe records."""

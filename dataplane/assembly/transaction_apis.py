@@ -48,7 +48,12 @@ def transaction_handlers(
     tokens = TransactionTokens(config.quorum.security.cluster, config.cluster_id)
     yield SharedTransactionHandlers(session, origins, completion_waits, tokens, timeout_max_ms)
     yield TxnOffsetCommitHandlers(
-        groups, replicas, parts.gate, lambda: session.image, wall_ms, config.offset_metadata_max_bytes
+        groups,
+        replicas,
+        parts.pending_writes,
+        lambda: session.image,
+        wall_ms,
+        config.offset_metadata_max_bytes,
     )
     yield WriteTxnMarkersHandlers(replicas, session, parts.markers, completion_waits)
     yield DescribeTransactionsHandlers(node_id, session, session.transactions, wall_ms)

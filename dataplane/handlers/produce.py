@@ -70,7 +70,7 @@ class ProduceHandlers:
         self,
         replicas: Replicas,
         purgatory: Purgatory,
-        gate: PendingTransactionWrites,
+        pending_writes: PendingTransactionWrites,
         quotas: ClientQuotas | None = None,
         validation: ValidationQueue | None = None,
     ) -> None:
@@ -78,7 +78,7 @@ class ProduceHandlers:
         self._purgatory = purgatory
         self._quotas = quotas or ClientQuotas()
         self._validation = validation or ValidationQueue()
-        self._transactional = TransactionalBatches(gate)
+        self._transactional = TransactionalBatches(pending_writes)
         self._admission = Admission(self._validation, self._transactional)
 
     def close(self) -> None:

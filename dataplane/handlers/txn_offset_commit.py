@@ -58,13 +58,13 @@ class TxnOffsetCommitHandlers:
         self,
         coordinator: GroupCoordinator,
         replicas: Replicas,
-        gate: PendingTransactionWrites,
+        pending_writes: PendingTransactionWrites,
         image: Callable[[], ClusterImage],
         now_ms: Callable[[], int],
         metadata_bytes_max: int,
     ) -> None:
         """Create the handlers. `now_ms` is the same clock as for OffsetCommit."""
-        self._coordinator, self._replicas, self._gate = coordinator, replicas, gate
+        self._coordinator, self._replicas, self._pending_writes = coordinator, replicas, pending_writes
         self._image, self._now_ms = image, now_ms
         self._metadata_bytes_max = metadata_bytes_max
 
@@ -95,8 +95,8 @@ class TxnOffsetCommitHandlers:
         try:
             self._coordinator.shard_for(message.group_id)
             partition = self._partition(message.group_id)
-            self._gate.check_owner(message.producer_id, message.transactional_id)
-            if self._gate.admits(partition, producer_id, epoch):
+            self._pending_writes.check_owner(message.producer_id, message.transactional_id)
+            if self._pending_writes.admits(partition, producer_id, epoch):
                 write(partition, None)
                 return
         except KafkaError as error:
@@ -104,7 +104,7 @@ class TxnOffsetCommitHandlers:
             return
         adds = request.api_version >= _FIRST_THAT_ADDS
         adding = Adding(message.transactional_id) if adds else None
-        self._gate.wait(partition, producer_id, epoch, adding, partial(write, partition))
+        self._pending_writes.wait(partition, producer_id, epoch, adding, partial(write, partition))
 
     def _write(
         self,
@@ -119,7 +119,7 @@ class TxnOffsetCommitHandlers:
         try:
             if error is not None:
                 raise error
-            self._gate.check_owner(message.producer_id, message.transactional_id)
+            self._pending_writes.check_owner(message.producer_id, message.transactional_id)
             shard = self._coordinator.shard_for(message.group_id)
             if self._partition(message.group_id) is not partition:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{partition!r} was replaced")

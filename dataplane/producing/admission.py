@@ -61,8 +61,8 @@ class TransactionalBatches:
     Owned by the event loop.
     """
 
-    def __init__(self, gate: PendingTransactionWrites) -> None:
-        self.gate = gate
+    def __init__(self, pending_writes: PendingTransactionWrites) -> None:
+        self.pending_writes = pending_writes
         self._held_bytes = 0
 
     def admits(self, partition: Partition, records: memoryview, transactional_id: str) -> bool:
@@ -71,10 +71,10 @@ class TransactionalBatches:
         if partition.leader is None:
             return True
         header = parse_header(records)
-        self.gate.check_owner(header.producer_id, transactional_id)
+        self.pending_writes.check_owner(header.producer_id, transactional_id)
         if partition.log.producers.is_duplicate(header):
-            return False  # The gate finds out whether the original belongs to this transaction.
-        return self.gate.admits(partition, header.producer_id, header.producer_epoch)
+            return False  # `pending_writes` finds out whether the original belongs to this transaction.
+        return self.pending_writes.admits(partition, header.producer_id, header.producer_epoch)
 
     def hold(self, request: ClientRequest, size: int) -> None:
         """Reserve memory for a batch that waits. Raises KafkaError: REQUEST_TIMED_OUT if too many bytes wait

@@ -97,7 +97,7 @@ class Deferred:
             header = parse_header(records)
             if header.is_transactional and not self._transactional.admits(partition, records, self._name):
                 self._transactional.hold(self._answer.request, len(records))
-                self._transactional.gate.wait(
+                self._transactional.pending_writes.wait(
                     partition,
                     header.producer_id,
                     header.producer_epoch,
@@ -131,7 +131,9 @@ class Deferred:
         """Check the owner of the producer id again. This broker may not have known the owner when the batch arrived,
         but does by now."""
         try:
-            self._transactional.gate.check_owner(parse_header(batch.records).producer_id, self._name)
+            self._transactional.pending_writes.check_owner(
+                parse_header(batch.records).producer_id, self._name
+            )
         except KafkaError as error:
             return error
         return None

@@ -31,7 +31,9 @@ class TransactionParticipant:
         offsets_ended: OffsetsEnded,
     ) -> None:
         self.catch_up = SharedCatchUp(broker_id, quorum)
-        self.gate = PendingTransactionWrites(lambda: image().transactions, quorum, self.catch_up, wall_ms)
+        self.pending_writes = PendingTransactionWrites(
+            lambda: image().transactions, quorum, self.catch_up, wall_ms
+        )
         self.markers = Markers(broker_id, replicas, image, quorum, offsets_ended)
         self.completion_waits = CompletionWaits(image)
 
@@ -40,7 +42,7 @@ class TransactionParticipant:
         have written the missing markers."""
         if delta.transactions:
             self.markers.image_changed(delta.transactions)
-            self.gate.image_changed()
+            self.pending_writes.image_changed()
         if delta.transactions or delta.partitions or delta.removed_topics:
             leaders_changed = bool(delta.partitions or delta.removed_topics)
             self.completion_waits.image_changed(delta.transactions, leaders_changed=leaders_changed)
@@ -51,5 +53,5 @@ class TransactionParticipant:
 
     def close(self) -> None:
         """Refuse the transactional writes that still wait, and write no more markers, as the broker stops."""
-        self.gate.close()
+        self.pending_writes.close()
         self.markers.close()

@@ -58,7 +58,7 @@ class Beside:
         self.quorum, self.replicas = quorum, replicas
         self.image = image = follower.image
         self._follower = follower
-        self.gate = PendingTransactionWrites(
+        self.pending_writes = PendingTransactionWrites(
             lambda: image.transactions, self, SharedCatchUp(1, self), lambda: 7
         )
         # : notifications to groups: partition, producer id, end offset, whether it was committed
@@ -101,7 +101,7 @@ class Beside:
             delta = ImageDelta()
         self.replicas.image_changed(self.image, delta)
         self.markers.image_changed(delta.transactions)
-        self.gate.image_changed()
+        self.pending_writes.image_changed()
         self.completion_waits.image_changed(delta.transactions, leaders_changed=bool(delta.partitions))
         self.groups.image_changed(self.image, delta)
         self.moved()
@@ -146,7 +146,7 @@ class Beside:
             )
         )
         has = partition.log.produced.has(records)
-        if not has and self.gate.admits(partition, producer_id, epoch):
+        if not has and self.pending_writes.admits(partition, producer_id, epoch):
             return partition.append(records, required_acks=-1).first_offset
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -159,7 +159,7 @@ class Beside:
                 done.set_exception(refused)
 
         adding = None if adds is None else Adding(adds)
-        self.gate.wait(partition, producer_id, epoch, adding, released, is_duplicate=has)
+        self.pending_writes.wait(partition, producer_id, epoch, adding, released, is_duplicate=has)
         return await done
 
     def solo(self, *indexes: int) -> set[tuple[bytes, int]]:
@@ -176,7 +176,7 @@ async def beside_a_quorum(directory: Path) -> AsyncIterator[Beside]:
         try:
             yield beside
         finally:
-            beside.gate.close()
+            beside.pending_writes.close()
             beside.markers.close()
             beside.groups.close()
             await asyncio.sleep(0)

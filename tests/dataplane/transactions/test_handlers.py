@@ -83,7 +83,7 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=broker.image), 1))  # type: ignore[arg-type]
         server = Server(table)
         server.metadata_offset = lambda: broker.image.offset
-        table.add(ProduceHandlers(broker.replicas, server.purgatory, broker.gate))
+        table.add(ProduceHandlers(broker.replicas, server.purgatory, broker.pending_writes))
         port = server.listen("TEST", "127.0.0.1", 0).port
         server.start()
         broker.moved = lambda: server.image_changed(broker.image, ImageDelta())
@@ -344,7 +344,7 @@ async def test_who_may_write_under_another_id_does_not_write_in_this_ones_transa
         client = await here.client()
         sending = asyncio.create_task(client.request(request, version=11))
         async with asyncio.timeout(20):
-            while not here.broker.gate.waiting:
+            while not here.broker.pending_writes.waiting:
                 await asyncio.sleep(0.001)
         quorum.add(who, here.broker.solo(0), broker=2)
         here.broker.catch_up()

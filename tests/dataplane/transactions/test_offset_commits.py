@@ -132,7 +132,12 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         table = HandlerTable(
             GroupOffsetHandlers(broker.groups, lambda: broker.image, lambda: 0, METADATA_MAX),
             TxnOffsetCommitHandlers(
-                broker.groups, broker.replicas, broker.gate, lambda: broker.image, lambda: 0, METADATA_MAX
+                broker.groups,
+                broker.replicas,
+                broker.pending_writes,
+                lambda: broker.image,
+                lambda: 0,
+                METADATA_MAX,
             ),
         )
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=broker.image), 1))  # type: ignore[arg-type]
@@ -170,7 +175,7 @@ async def test_a_commit_waits_for_the_feed(tmp_path: Path, version: int) -> None
     async with served(tmp_path) as it:
         who = it.begin()
         committing = asyncio.create_task(it.commit(who, 7, version=version))
-        while not it.broker.gate.waiting:
+        while not it.broker.pending_writes.waiting:
             await asyncio.sleep(0)
         it.broker.catch_up()
         assert await committing == ErrorCode.NONE
@@ -279,7 +284,7 @@ async def test_what_waits_when_the_partition_moves_is_written_by_nobody(tmp_path
     async with served(tmp_path) as it:
         who = it.begin()
         committing = asyncio.create_task(it.commit(who, 7, version=3))
-        while not it.broker.gate.waiting:
+        while not it.broker.pending_writes.waiting:
             await asyncio.sleep(0)
         it.broker.quorum.fence(1)
         it.broker.catch_up()

@@ -40,7 +40,7 @@ class Run:
     def __init__(self, broker: Beside, seed: int) -> None:
         self.broker, self.random = broker, random.Random(seed)
         self.handlers = TxnOffsetCommitHandlers(
-            broker.groups, broker.replicas, broker.gate, lambda: broker.image, lambda: 0, 100
+            broker.groups, broker.replicas, broker.pending_writes, lambda: broker.image, lambda: 0, 100
         )
         self.clients = [CommittingClient(self, f"x{number}") for number in range(3)]
 

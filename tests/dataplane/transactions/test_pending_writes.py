@@ -29,7 +29,7 @@ async def test_a_batch_waits_for_the_feed(tmp_path: Path) -> None:
         who = begun(broker, 0)
         sending = asyncio.create_task(broker.produce(who, 0))
         await asyncio.sleep(0)
-        assert broker.gate.waiting == 1
+        assert broker.pending_writes.waiting == 1
         broker.catch_up()
         assert await sending == 0
         assert broker.partition().log.transactions.open == {who[0]: 0}
@@ -144,7 +144,7 @@ async def test_what_waits_for_a_partition_that_has_moved_away_is_sent_to_its_lea
         with submit as submitted:
             sending = asyncio.create_task(broker.produce(who, 0, topic="pair", adds=adds))
             await asyncio.sleep(0)
-            assert broker.gate.waiting == 1
+            assert broker.pending_writes.waiting == 1
             broker.quorum.move(0, [2], topic="pair")
             with pytest.raises(KafkaError) as refused:
                 await sending
@@ -176,7 +176,7 @@ async def test_without_a_quorum_clients_are_to_try_again(
         with pytest.raises(KafkaError) as refused:
             await broker.produce(who, 0)
         assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
-        assert broker.gate.waiting == 0
+        assert broker.pending_writes.waiting == 0
 
 
 async def test_those_behind_a_refused_batch_are_refused_with_it(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_those_behind_a_refused_batch_are_refused_with_it(tmp_path: Path) 
         sending = [broker.produce(who, sequence, index=1) for sequence in range(3)]
         outcomes = await asyncio.gather(*sending, return_exceptions=True)
         assert all(isinstance(outcome, KafkaError) for outcome in outcomes)
-        assert broker.gate.waiting == 0
+        assert broker.pending_writes.waiting == 0
 
 
 @pytest.mark.parametrize("is_refused", [True, False])
@@ -198,11 +198,11 @@ async def test_a_write_that_cannot_be_answered_does_not_take_those_behind_it_wit
         released: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
         partition = broker.partition(index=int(is_refused))
         for done in (mock.Mock(side_effect=ValueError), released.set_result):
-            broker.gate.wait(partition, *who, None, done)
+            broker.pending_writes.wait(partition, *who, None, done)
         broker.catch_up()
         async with asyncio.timeout(20):
             assert isinstance(await released, KafkaError) is is_refused
-        assert broker.gate.waiting == 0
+        assert broker.pending_writes.waiting == 0
 
 
 async def test_a_fenced_instance_does_not_take_its_successor_with_it(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_a_fenced_instance_does_not_take_its_successor_with_it(tmp_path: P
         who = begun(broker, 0)
         sending = asyncio.create_task(broker.produce(who, 0))
         await asyncio.sleep(0)
-        assert broker.gate.waiting == 2
+        assert broker.pending_writes.waiting == 2
         broker.catch_up()
         with pytest.raises(KafkaError) as refused:
             await late
@@ -274,7 +274,7 @@ async def test_batches_that_wait_together_share_a_question(tmp_path: Path) -> No
                 while not questions:
                     await asyncio.sleep(0)
             again += [asyncio.create_task(broker.produce(who, 0)) for who in producers[1:]]
-            while broker.gate.waiting < len(producers):
+            while broker.pending_writes.waiting < len(producers):
                 await asyncio.sleep(0)
             may_answer.set()
             assert await asyncio.gather(*again) == offsets, "each is known to be a duplicate"
