@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ...client.admin.values import QuorumDescription
 from ...client.connections.metadata import NO_LEADER, PartitionInfo
 from .broker_absences import fence_times
 from .snapshots import ClusterSnapshot
@@ -109,8 +110,17 @@ def _of_quorum(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Even
         text = f"the quorum has no leader; node {old.leader_id} led it in term {old.term}"
         yield Event(after.at_s, BAD, text, cause)
     else:
-        text = f"node {new.leader_id} leads the quorum in term {new.term}"
-        yield Event(after.at_s, NEWS, text, cause)
+        yield Event(after.at_s, NEWS, _leader_text(old, new), cause)
+
+
+def _leader_text(old: QuorumDescription, new: QuorumDescription) -> str:
+    """Return the text of an election, with its cause as far as the voters show it: the former leader is silent."""
+    text = f"node {new.leader_id} leads the quorum in term {new.term}"
+    if new.leader_id == old.leader_id:
+        return f"{text}, as in term {old.term}"
+    if old.leader_id in new.silent:
+        return f"{text}: node {old.leader_id}, which led in term {old.term}, is silent"
+    return text
 
 
 def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:

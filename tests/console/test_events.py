@@ -94,6 +94,18 @@ def test_users_topics_are_named_before_internal_topics() -> None:
     assert ": t-0, __offsets-0," in texts(before, after)[0]
 
 
+def test_the_cause_of_an_election_is_named_if_the_voters_show_it() -> None:
+    for quorum, text in (
+        (QuorumDescription(102, 8, {}), "node 102 leads the quorum in term 8"),
+        (
+            QuorumDescription(102, 8, {}, silent=(101,)),
+            "node 102 leads the quorum in term 8: node 101, which led in term 7, is silent",
+        ),
+        (QuorumDescription(101, 9, {}), "node 101 leads the quorum in term 9, as in term 7"),
+    ):
+        assert texts(snapshot_of(), snapshot_of(quorum=quorum)) == [text]
+
+
 def test_reassignments_and_a_quorum_without_a_leader() -> None:
     reassigning = {TopicPartition("t", 0): OngoingReassignment((1,), (2,), ())}
     after = snapshot_of(reassigning=reassigning, quorum=QuorumDescription(None, 8, {}))
