@@ -32,8 +32,8 @@ from ..failures import CommandFailed, UsageError
 from ..files import write_atomically
 from ..nodes.java_properties import written
 from ..terminal.text import counted
+from .client_address import KEYS_OF_TWO_LISTENERS, ClientAddress, changed, host_port
 from .ports import HOST, free_ports, reserve
-from .reach import KEYS_OF_TWO_LISTENERS, Reach, changed, host_port
 from .security import ClusterSecurity
 
 LAYOUT_FILE = "layout.json"
@@ -106,7 +106,7 @@ class ClusterLayout:
     brokers: list[Member] = field(default_factory=list)
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     """The security protocol of clients."""
-    reach: Reach = field(default_factory=Reach)
+    client_address: ClientAddress = field(default_factory=ClientAddress)
     """The address on which brokers listen for clients, and the name that clients dial."""
     reserved: list[socket.socket] = field(default_factory=list, compare=False, repr=False)
     """Sockets that reserve the ports: no other `ottla up` chooses these ports while they are open, even if a node is
@@ -120,7 +120,7 @@ class ClusterLayout:
     @property
     def bootstrap(self) -> str:
         """The brokers' addresses in the form of a client's `bootstrap.servers`: `host:port`, separated by commas."""
-        return ",".join(self.reach.address(member.port) for member in self.brokers)
+        return ",".join(self.client_address.address(member.port) for member in self.brokers)
 
     @property
     def local_bootstrap(self) -> str:
@@ -130,16 +130,16 @@ class ClusterLayout:
     @property
     def own_keys(self) -> tuple[str, ...]:
         """The settings that `ottla up` determines itself for each node of this cluster."""
-        return OWN_KEYS + (KEYS_OF_TWO_LISTENERS if self.reach.has_local_listener else ())
+        return OWN_KEYS + (KEYS_OF_TWO_LISTENERS if self.client_address.has_local_listener else ())
 
     def loopback_port(self, member: Member) -> int:
         """Return the port at which this machine itself reaches a node."""
-        is_second = member.role == "broker" and self.reach.has_local_listener
+        is_second = member.role == "broker" and self.client_address.has_local_listener
         return member.local_port if is_second else member.port
 
     def addresses(self, member: Member) -> Iterator[tuple[str, int]]:
         """Yield host and port of each address on which a node listens."""
-        yield (self.reach.listen if member.role == "broker" else HOST, member.port)
+        yield (self.client_address.listen if member.role == "broker" else HOST, member.port)
         yield (HOST, member.metrics_port)
         if self.loopback_port(member) != member.port:
             yield (HOST, self.loopback_port(member))
@@ -221,7 +221,7 @@ class ClusterLayout:
             replicas = min(3, len(self.brokers))
             settings |= {
                 "process.roles": "broker",
-                **self.reach.listeners(self.protocol, member.port, member.local_port),
+                **self.client_address.listeners(self.protocol, member.port, member.local_port),
                 "offsets.topic.replication.factor": str(replicas),
                 "default.replication.factor": str(replicas),
             }
@@ -247,7 +247,7 @@ class ClusterLayout:
         replaced: list[str] = []
         if self.security is not None:
             brokers = [member.name for member in self.brokers]
-            replaced = self.security.issue(brokers, self.reach.names, self.cluster_id)
+            replaced = self.security.issue(brokers, self.client_address.names, self.cluster_id)
             self.security.write_client_files(self.bootstrap, is_formed=self.is_formed)
         for member in self.members:
             text = written(self.settings(member, overrides))
@@ -334,8 +334,8 @@ def open_layout(
         if known.quorum and protocol is not known.protocol:
             raise UsageError(_secured_otherwise(directory, known.protocol, protocol))
         known.protocol = protocol
-    known.reach = changed(known.reach, listen, advertise)
-    known.reach.check(known.protocol)
+    known.client_address = changed(known.client_address, listen, advertise)
+    known.client_address.check(known.protocol)
     _assign_ports(known, quorum, brokers, base_port)
     return known
 
@@ -351,7 +351,7 @@ def _assign_ports(
         known.brokers = [_moved(member, base_port, FIRST_BROKER_ID) for member in known.brokers]
     taken = [port for member in known.members for _, port in known.addresses(member) if port]
     known.reserved += [own for port in taken if (own := reserve(port))]
-    free = free_ports(known.reserved, known.reach.hosts())
+    free = free_ports(known.reserved, known.client_address.hosts())
     for group in (known.quorum, known.brokers):
         group[:] = [m if m.metrics_port else replace(m, metrics_port=next(free)) for m in group]
     wanted_quorum = len(known.quorum) or (3 if quorum is None else quorum)
@@ -362,7 +362,7 @@ def _assign_ports(
     for index in range(len(known.brokers), wanted_brokers):
         ports = _ports(free, None if base_port is None else base_port + index)
         known.brokers.append(Member("broker", FIRST_BROKER_ID + index, *ports))
-    if known.reach.has_local_listener:
+    if known.client_address.has_local_listener:
         known.brokers = [
             broker if broker.local_port else replace(broker, local_port=_local_port(free, broker, base_port))
             for broker in known.brokers
@@ -423,11 +423,13 @@ def _read(directory: Path) -> ClusterLayout | None:
 def _as_json(layout: ClusterLayout) -> dict[str, Any]:
     members = {"quorum": layout.quorum, "brokers": layout.brokers}
     security = {} if layout.security is None else {"security": layout.protocol.value}
-    reach = {} if layout.reach == Reach() else {"reach": asdict(layout.reach)}
+    address = (
+        {} if layout.client_address == ClientAddress() else {"client_address": asdict(layout.client_address)}
+    )
     return (
         {"cluster_id": layout.cluster_id}
         | security
-        | reach
+        | address
         | {name: [asdict(member) for member in group] for name, group in members.items()}
     )
 
@@ -437,5 +439,5 @@ def _from_json(directory: Path, raw: Mapping[str, Any]) -> ClusterLayout:
     quorum = [Member(**(no_endpoint | entry)) for entry in raw["quorum"]]
     brokers = [Member(**(no_endpoint | entry)) for entry in raw["brokers"]]
     protocol = SecurityProtocol(raw.get("security", SecurityProtocol.PLAINTEXT))
-    reach = Reach(**raw.get("reach", {}))
-    return ClusterLayout(directory, raw["cluster_id"], quorum, brokers, protocol, reach)
+    client_address = ClientAddress(**raw.get("client_address", {}))
+    return ClusterLayout(directory, raw["cluster_id"], quorum, brokers, protocol, client_address)

@@ -23,6 +23,7 @@ from ..nodes.secret_settings import check_visible
 from ..nodes.settings import parse_overrides
 from ..terminal.progress import ProgressLine, waiting_text
 from ..terminal.text import counted, note, say
+from .client_address import ADVERTISE_OPTION, LISTEN_OPTION
 from .console import CHANGES, READS, LocalConsole
 from .console_address import CONSOLE_LISTEN_OPTION
 from .layout import (
@@ -35,7 +36,6 @@ from .layout import (
 )
 from .ownership import until_exit
 from .ports import HOST, first_in_use
-from .reach import ADVERTISE_OPTION, LISTEN_OPTION
 from .security import PROTOCOLS, ClusterSecurity
 from .supervisor import Supervisor
 
@@ -234,7 +234,7 @@ def publish(
 
 
 def _tell_newcomers(layout: ClusterLayout, security: ClusterSecurity) -> None:
-    ports = layout.reach.needed_ports(broker.port for broker in layout.brokers)
+    ports = layout.client_address.needed_ports(broker.port for broker in layout.brokers)
     note("\n".join(security.told(layout.bootstrap, ports)))
 
 
@@ -338,7 +338,7 @@ def _written(layout: ClusterLayout, overrides: dict[str, str]) -> Iterator[None]
     before = layout.found()
     try:
         if replaced := layout.write(overrides):
-            names = ", ".join(layout.reach.names)
+            names = ", ".join(layout.client_address.names)
             _say(f"new certificates of {', '.join(replaced)}, for {names}; the authority and the users stay")
         yield
     except BaseException:

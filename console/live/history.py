@@ -25,7 +25,7 @@ def highest(value: float, further: float, samples: int) -> float:
     return max(value, further)
 
 
-class History:
+class SeriesHistory:
     """The values of a series, as at most POINTS_MAX points for each span of charts.
 
     A point of a longer span covers several samples: `merge` makes their common value.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ..bounds import LAG_GROUPS_MAX, LAG_TOPICS_MAX
 from ..charts import Series
-from .history import History, highest
+from .history import SeriesHistory, highest
 
 
 class LagHistory:
@@ -18,7 +18,7 @@ class LagHistory:
     """
 
     def __init__(self) -> None:
-        self._groups: OrderedDict[str, OrderedDict[str, History]] = OrderedDict()
+        self._groups: OrderedDict[str, OrderedDict[str, SeriesHistory]] = OrderedDict()
 
     def note(self, group: str, at_s: float, lags: Mapping[str, int | None]) -> None:
         """Record the lag of a group by topic at `at_s`, in seconds since 1970."""
@@ -29,7 +29,7 @@ class LagHistory:
         most = sorted(lags, key=lambda topic: (-(lags[topic] or 0), topic))[:LAG_TOPICS_MAX]
         for topic in reversed(most):
             if topic not in topics:
-                topics[topic] = History(highest)
+                topics[topic] = SeriesHistory(highest)
             topics.move_to_end(topic)
         while len(topics) > LAG_TOPICS_MAX:
             topics.popitem(last=False)
@@ -38,6 +38,6 @@ class LagHistory:
 
     def series(self, group: str, span_s: float, now_s: float) -> list[Series]:
         """Return the chart lines of a group's topics for the `span_s` seconds before `now_s`, the most lag first."""
-        topics = self._groups.get(group, OrderedDict[str, History]()).items()
+        topics = self._groups.get(group, OrderedDict[str, SeriesHistory]()).items()
         lines = [Series(topic, history.points(span_s, now_s)) for topic, history in topics]
         return sorted(lines, key=lambda line: (-(line.last or 0), line.name))

@@ -21,7 +21,7 @@ from .broker_absences import absences
 from .counter_sources import CounterSource
 from .counters import CounterReading, Rates, TopicTraffic, rates_between
 from .events import Event, events_between
-from .history import History, highest, mean
+from .history import SeriesHistory, highest, mean
 from .node_readings import CommitReading, NodeReading, all_commits, commits_between
 from .snapshots import ClusterSnapshot
 from .topic_histories import TopicHistories
@@ -63,7 +63,7 @@ class Sampler:
         self._looked_s = 0.0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._series: dict[str, History] = {}
+        self._series: dict[str, SeriesHistory] = {}
         self._topics = TopicHistories()
         self.rates = Rates()
         """The rates between the two newest readings."""
@@ -161,7 +161,7 @@ class Sampler:
 
     def _note(self, name: str, value: float | None) -> None:
         if name not in self._series:
-            self._series[name] = History(highest if name in (UNDER_REPLICATED, OFFLINE) else mean)
+            self._series[name] = SeriesHistory(highest if name in (UNDER_REPLICATED, OFFLINE) else mean)
         self._series[name].note(self._now(), value)
 
     def _pause(self) -> None:

@@ -7,7 +7,7 @@ from heapq import nlargest
 
 from ..bounds import TOPICS_BUSY, TOPICS_REMEMBERED_MAX
 from .counters import Rates, TopicTraffic
-from .history import History, Points
+from .history import Points, SeriesHistory
 
 
 class TopicHistories:
@@ -17,7 +17,7 @@ class TopicHistories:
     """
 
     def __init__(self) -> None:
-        self._topics: OrderedDict[str, dict[TopicTraffic, History]] = OrderedDict()
+        self._topics: OrderedDict[str, dict[TopicTraffic, SeriesHistory]] = OrderedDict()
 
     def show(self, topic: str) -> None:
         """Begin the history of a topic that a page shows, if there is none."""
@@ -36,7 +36,7 @@ class TopicHistories:
             for traffic in rates.topics or histories:
                 history = histories.get(traffic)
                 if history is None:
-                    history = histories[traffic] = History()
+                    history = histories[traffic] = SeriesHistory()
                 history.note(at_s, rates.of_topic(topic, traffic))
 
     def points(self, topic: str, traffic: TopicTraffic, span_s: float, now_s: float) -> Points:

@@ -13,8 +13,8 @@ import pytest
 from cryptography import x509
 
 from ottla.cli.failures import CommandFailed, UsageError
+from ottla.cli.local_cluster.client_address import ClientAddress, changed
 from ottla.cli.local_cluster.layout import ClusterLayout, open_layout
-from ottla.cli.local_cluster.reach import Reach, changed
 from ottla.network.tls.checks import alternative_names
 from ottla.protocol.settings.security_protocol import SecurityProtocol
 from tests.cluster import RunningCluster, executed_cluster
@@ -22,7 +22,7 @@ from tests.commands import run_ottla
 
 from .test_up_secure import ottla
 
-HERE = Reach()
+HERE = ClientAddress()
 
 
 def opened(
@@ -61,7 +61,7 @@ def test_by_default_there_is_one_listener_on_loopback(tmp_path: Path) -> None:
     port = layout.brokers[0].port
     assert settings(layout)["listeners"] == f"SASL_SSL://127.0.0.1:{port}"
     assert "inter.broker.listener.name" not in settings(layout)
-    assert "reach" not in (tmp_path / "layout.json").read_text()
+    assert "client_address" not in (tmp_path / "layout.json").read_text()
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_the_folder_keeps_address_name_and_ports(tmp_path: Path) -> None:
     assert opened(tmp_path, protocol=None) == first
     assert opened(tmp_path, "0.0.0.0") == first, "the same command again"
     renamed = opened(tmp_path, None, "b.example.com")
-    assert renamed.reach == Reach("0.0.0.0", "b.example.com")
+    assert renamed.client_address == ClientAddress("0.0.0.0", "b.example.com")
     assert renamed.brokers == first.brokers
     back = opened(tmp_path, "127.0.0.1")
-    assert back.reach == HERE
+    assert back.client_address == HERE
     assert settings(back)["listeners"] == f"SASL_SSL://127.0.0.1:{first.brokers[0].port}"
 
 

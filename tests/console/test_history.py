@@ -9,14 +9,14 @@ import pytest
 from ottla.console.bounds import POINTS_MAX, TOPICS_BUSY, TOPICS_REMEMBERED_MAX
 from ottla.console.charts import SPANS
 from ottla.console.live.counters import Rates, TopicTraffic
-from ottla.console.live.history import History, highest
+from ottla.console.live.history import SeriesHistory, highest
 from ottla.console.live.topic_histories import TopicHistories
 
 DAY_S = 86_400.0
 
 
 def test_a_day_of_samples_is_kept_in_a_bounded_number_of_points() -> None:
-    history = History()
+    history = SeriesHistory()
     for second in range(0, 2 * int(DAY_S), 2):
         history.note(float(second), float(second))
     now_s = 2 * DAY_S - 2
@@ -34,7 +34,7 @@ def test_a_day_of_samples_is_kept_in_a_bounded_number_of_points() -> None:
 
 
 def test_a_coarse_point_is_the_mean_of_its_samples_or_the_highest() -> None:
-    rates, faults = History(), History(highest)
+    rates, faults = SeriesHistory(), SeriesHistory(highest)
     for second, value in enumerate((10.0, 0.0, 20.0, 30.0)):
         rates.note(float(second), value)
         faults.note(float(second), value)
@@ -43,21 +43,21 @@ def test_a_coarse_point_is_the_mean_of_its_samples_or_the_highest() -> None:
 
 
 def test_samples_at_rest_are_joined_by_a_line_and_an_outage_is_a_gap() -> None:
-    history = History()
+    history = SeriesHistory()
     for at_s, value in ((0.0, 1.0), (60.0, 2.0), (120.0, None), (180.0, 4.0)):
         history.note(at_s, value)
     assert history.points(600, 180) == [(0.0, 1.0), (60.0, 2.0), (120.0, None), (180.0, 4.0)]
 
 
 def test_a_gap_within_a_coarse_point_takes_nothing_from_it() -> None:
-    history = History()
+    history = SeriesHistory()
     for at_s, value in ((0.0, None), (1.0, 8.0), (2.0, None), (3.0, 4.0)):
         history.note(at_s, value)
     assert history.points(DAY_S, 3.0) == [(3.0, 6.0)]
 
 
 def test_a_gap_is_open_until_the_next_value() -> None:
-    history = History()
+    history = SeriesHistory()
     history.note(0.0, 1.0)
     for at_s in (0.0, 30.0, 60.0):
         history.note(at_s, None)

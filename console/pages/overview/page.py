@@ -19,7 +19,7 @@ from ...live.partition_problems import TopicProblems
 from ...live.sampler import COMMIT_MS, OFFLINE, UNDER_REPLICATED, Sampler
 from ...live.snapshots import ClusterSnapshot
 from ..brokers.rows import BrokerRow, broker_rows
-from .partitions import REASSIGNING, PartitionRow, partition_row, partitions_in
+from .partitions import REASSIGNING, ProblemRow, partition_row, partitions_in
 
 ROWS_SHOWN: Final = 10
 """The most topics, partitions and events in a list of the overview; other pages have all."""
@@ -50,7 +50,7 @@ class Overview:
     under_replicated_total: int
     offline_total: int
     reassigning: int
-    reassignments: Sequence[PartitionRow]
+    reassignments: Sequence[ProblemRow]
     problems: Sequence[TopicProblems]
     problems_total: int
     voters: Sequence[VoterRow]

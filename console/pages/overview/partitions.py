@@ -23,7 +23,7 @@ Place = tuple[TopicPartition, PartitionInfo]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRow:
+class ProblemRow:
     """A partition as a table row.
 
     `missing` are the brokers whose replicas are outside the ISR. `adding` and `removing` are empty unless the partition
@@ -52,7 +52,7 @@ class PartitionsPage:
 
     sorted: Sorted[Place]
     paged: Paged[Place]
-    rows: Sequence[PartitionRow]
+    rows: Sequence[ProblemRow]
     state: str
     states: Sequence[str]
     topic: str
@@ -82,10 +82,10 @@ def partitions_in(snapshot: ClusterSnapshot, state: str, topic: str = "") -> lis
     return sorted(places, key=lambda place: (topics[place[0].topic].is_internal, place[0]))
 
 
-def partition_row(snapshot: ClusterSnapshot, name: TopicPartition, partition: PartitionInfo) -> PartitionRow:
+def partition_row(snapshot: ClusterSnapshot, name: TopicPartition, partition: PartitionInfo) -> ProblemRow:
     """Return the table row of a partition."""
     reassignment = snapshot.reassigning.get(name)
-    return PartitionRow(
+    return ProblemRow(
         *name,
         states_of(snapshot, name, partition),
         UNKNOWN if partition.leader == NO_LEADER else str(partition.leader),

@@ -19,7 +19,7 @@ SIZE = "size"
 
 
 @dataclass(frozen=True, slots=True)
-class TopicState:
+class TopicHealth:
     """The numbers of a topic's partitions without a leader, with too few in-sync replicas, and with moving replicas."""
 
     offline: int
@@ -50,7 +50,7 @@ class TopicRow:
     is_internal: bool
     partitions: int
     replicas: str
-    state: TopicState
+    state: TopicHealth
     size: int | None
     records_in: float | None
     bytes_in: float | None
@@ -146,10 +146,10 @@ def topic_row(topic: TopicInfo, size: TopicSize | None, rates: Rates, reassignin
     )
 
 
-def state_of(topic: TopicInfo, reassigning: int = 0) -> TopicState:
+def state_of(topic: TopicInfo, reassigning: int = 0) -> TopicHealth:
     """Return the state of a topic with this number of partitions whose replicas move."""
     partitions = topic.partitions.values()
-    return TopicState(
+    return TopicHealth(
         sum(partition.leader == NO_LEADER for partition in partitions),
         sum(len(partition.isr) < len(partition.replicas) for partition in partitions),
         reassigning,

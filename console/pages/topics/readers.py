@@ -22,7 +22,7 @@ _WITHOUT_MEMBERS: Final = ("Empty", "Dead")
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReadingGroup:
     """A group that has committed offsets in a topic, or whose members own partitions of it.
 
     `lag` is None before the first commit.
@@ -47,7 +47,7 @@ class Reader:
 class ReaderRow:
     """A reader of a topic as a table row. `members` is None if the coordinator does not describe the group."""
 
-    reader: Reader
+    reader: ReadingGroup
     members: int | None
 
 
@@ -58,8 +58,8 @@ class ReaderTable:
     `remarks` say which groups are missing or uncertain, and why. `read_at` is the time of the committed offsets.
     """
 
-    sorted: Sorted[Reader]
-    paged: Paged[Reader]
+    sorted: Sorted[ReadingGroup]
+    paged: Paged[ReadingGroup]
     rows: Sequence[ReaderRow]
     silent: Mapping[int, str]
     remarks: Sequence[str]
@@ -67,17 +67,17 @@ class ReaderTable:
 
 
 COLUMNS: Final = (
-    Column[Reader]("group", "group", lambda reader: reader.name),
-    Column[Reader]("state", "state", lambda reader: reader.state),
-    Column[Reader]("members", "members", is_number=True),
-    Column[Reader]("lag", "lag", lambda reader: reader.records, is_number=True, descending_first=True),
+    Column[ReadingGroup]("group", "group", lambda reader: reader.name),
+    Column[ReadingGroup]("state", "state", lambda reader: reader.state),
+    Column[ReadingGroup]("members", "members", is_number=True),
+    Column[ReadingGroup]("lag", "lag", lambda reader: reader.records, is_number=True, descending_first=True),
 )
 
 
-def committed_readers(topic: str, groups: AllGroups) -> list[Reader]:
+def committed_readers(topic: str, groups: AllGroups) -> list[ReadingGroup]:
     """Return the groups with committed offsets in a topic."""
     return [
-        Reader(name, groups.listed[name].state, topics[topic])
+        ReadingGroup(name, groups.listed[name].state, topics[topic])
         for name, topics in groups.lags.groups.items()
         if topic in topics
     ]
@@ -123,7 +123,9 @@ async def reader_table(visit: Visit, topic: str) -> ReaderTable | str:
     readers = committed_readers(topic, groups)
     candidates = uncommitted(groups)
     described = await visit.readings.describe(_names(candidates[:UNCOMMITTED_MAX]))
-    readers += [Reader(name, group.state, None) for name, group in described.items() if owns(group, topic)]
+    readers += [
+        ReadingGroup(name, group.state, None) for name, group in described.items() if owns(group, topic)
+    ]
     ordered = visit.sorted(readers, COLUMNS, "-lag", parameter="readers-sort", page="readers", at="readers")
     paged = visit.paged(ordered.rows, parameter="readers", rows_max=READERS_SHOWN)
     described |= await visit.readings.describe(reader.name for reader in paged.rows)

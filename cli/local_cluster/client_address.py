@@ -1,4 +1,4 @@
-"""The reach of a local cluster: the address that its brokers bind for clients, and the name that they advertise.
+"""The address of a local cluster for clients: the bound address, and the name that the brokers advertise.
 
 By default both are loopback, and a broker has one listener. Otherwise it has a second listener, LOCAL, on loopback. The
 traffic between brokers and the commands of `ottla up` use this listener, so that only clients need the network.
@@ -28,7 +28,7 @@ _LOOPBACK_NAMES: Final = (HOST, "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ClientAddress:
     """The address on which brokers listen for clients, and the name or address that clients dial."""
 
     listen: str = HOST
@@ -42,7 +42,7 @@ class Reach:
     @property
     def has_local_listener(self) -> bool:
         """True if brokers have the second listener, since clients use another address than the cluster itself."""
-        return self != Reach()
+        return self != ClientAddress()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,8 +103,8 @@ class Reach:
         )
 
 
-def changed(known: Reach, listen: str | None, advertise: str | None) -> Reach:
-    """Return the reach that the options --listen and --advertise ask for, where `known` is the reach of the last run.
+def changed(known: ClientAddress, listen: str | None, advertise: str | None) -> ClientAddress:
+    """Return the address that --listen and --advertise ask for; `known` is the address of the last run.
 
     Raises UsageError.
     """
@@ -112,7 +112,7 @@ def changed(known: Reach, listen: str | None, advertise: str | None) -> Reach:
     if advertise is not None:
         if "*" in advertise:
             raise UsageError(f"{ADVERTISE_OPTION} takes one name that clients dial, not {advertise!r}")
-        return Reach(bound, checked_host(advertise, ADVERTISE_OPTION))
+        return ClientAddress(bound, checked_host(advertise, ADVERTISE_OPTION))
     if listen is None or bound == known.listen:
         return known
     if bound in WILDCARDS:
@@ -120,7 +120,7 @@ def changed(known: Reach, listen: str | None, advertise: str | None) -> Reach:
             f"{LISTEN_OPTION} {listen} stands for every address of this machine, and no client can dial it: "
             f"{ADVERTISE_OPTION} NAME gives the name or address by which clients reach this machine"
         )
-    return Reach(bound, bound)
+    return ClientAddress(bound, bound)
 
 
 def host_port(host: str, port: int) -> str:
