@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from ..client.admin import Admin
 from ..client.connections.metadata import TopicInfo
+from ..client.foreign_names import Secret
 from .bounds import ROWS_MAX
 from .charts import SPAN, SPANS, Span
 from .formats import link
@@ -293,10 +294,14 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class Done:
     """The result of a change of the cluster: a notice for the user, and the URL of the page that shows the new
-    state."""
+    state.
+
+    `secret` is a password that the change has made. One answer shows it, and the console keeps no copy.
+    """
 
     notice: str
     address: str
+    secret: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

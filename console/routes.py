@@ -189,6 +189,8 @@ class Routes:
     ) -> Response:
         """Carry out the change of a preview, and redirect the browser to the page with the result.
 
+        A secret that the change has made is in this answer instead, so that no URL and no later page has it.
+
         Each attempt, even a refused one, leaves a line in the log.
         """
         log = ChangeLog(request, action.path, visit)
@@ -202,6 +204,8 @@ class Routes:
             log.tell(f"{type(error).__name__}: {error}")
             raise
         log.tell(done.notice)
+        if done.secret is not None:
+            return await self._page(request, area, visit, Rendered(change.title, "secret.html", done))
         joined = "&" if "?" in done.address else "?"
         address = f"{done.address}{joined}done={self._parts.notices.keep(done.notice)}"
         return RedirectResponse(address, status_code=303)

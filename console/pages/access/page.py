@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
-from ....client.admin import UserLogin
-from ....client.admin.quotas import Entity
 from ....protocol.cluster.acls import (
     CLUSTER_NAME,
     Acl,
@@ -17,14 +15,17 @@ from ....protocol.cluster.acls import (
     PatternType,
     name_of,
 )
-from ....protocol.errors import ErrorCode, KafkaError
 from ...access_rules import EVERYTHING_OPEN, decide
-from ...area import BadQuestion, Paged, Rendered, Visit
+from ...area import BadQuestion, Rendered, Visit
 from ...live.node_readings import NodeReading
 from ...searching import has_words
+from ...sorting import Column
+from .quotas import COLUMNS as QUOTA_COLUMNS
 from .quotas import QuotaRow, quota_rows
+from .tables import AccessTable, access_table, answered
+from .users import COLUMNS as USER_COLUMNS
+from .users import UserRow, user_rows
 
-T = TypeVar("T")
 EXPIRES_SOON_S: Final = 30 * 86_400.0
 """Seconds before its expiry at which a certificate is marked."""
 RESOURCES: Final[Mapping[str, AclResourceType]] = {
@@ -77,26 +78,31 @@ class AccessVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPage:
-    """The data that the template of the page "Security" shows.
-
-    Each `..._trouble` is the reason why a table is missing.
-    """
+    """The data that the template of the page "Security" shows."""
 
     search: str
-    users: Sequence[UserLogin]
-    users_trouble: str
-    paged: Paged[Acl]
-    acls: Sequence[AclRow]
-    acls_trouble: str
+    users: AccessTable[UserRow]
+    acls: AccessTable[Acl]
+    rules: Sequence[AclRow]
     has_no_authorizer: bool
-    quotas: Sequence[QuotaRow]
-    quotas_trouble: str
+    quotas: AccessTable[QuotaRow]
     certificates: Sequence[CertificateRow]
     has_endpoints: bool
     asked: Mapping[str, str]
     verdict: AccessVerdict | None
     resources: Sequence[str] = tuple(RESOURCES)
     operations: Sequence[str] = OPERATIONS
+
+
+ACL_COLUMNS: Final = (
+    Column[Acl]("principal", "principal", lambda acl: acl.principal),
+    Column[Acl]("rule", "rule", lambda acl: acl.permission),
+    Column[Acl]("host", "host", lambda acl: acl.host),
+    Column[Acl]("operation", "operation", lambda acl: name_of(AclOperation, acl.operation)),
+    Column[Acl]("resource", "resource", lambda acl: name_of(AclResourceType, acl.resource_type)),
+    Column[Acl]("pattern", "pattern", lambda acl: name_of(PatternType, acl.pattern_type)),
+    Column[Acl]("name", "name", lambda acl: acl.resource_name),
+)
 
 
 def acl_row(acl: Acl) -> AclRow:
@@ -167,45 +173,21 @@ async def why(visit: Visit) -> AccessVerdict | None:
     return AccessVerdict(decision.allowed, f"by {decision.rule}")
 
 
-async def _told(question: Awaitable[T], otherwise: T) -> tuple[T, str]:
-    """Return the cluster's answer and an empty text.
-
-    If the request fails, return `otherwise` and the reason, so that the page's other tables are shown.
-    """
-    try:
-        return await question, ""
-    except KafkaError as error:
-        return otherwise, error.message
-
-
-async def _acls(visit: Visit) -> tuple[list[Acl], str, bool]:
-    """Return the cluster's ACLs, the reason if there is no answer, and True if no authorizer is configured."""
-    try:
-        return await visit.admin.describe_acls(), "", False
-    except KafkaError as error:
-        return [], error.message, error.code == ErrorCode.SECURITY_DISABLED
-
-
 async def show(visit: Visit) -> Rendered:
     """Return the page "Security"."""
     search, admin = visit.text("q"), visit.admin
-    nobody: list[UserLogin] = []
-    nothing: list[tuple[Entity, dict[str, float]]] = []
-    users, users_trouble = await _told(admin.describe_scram_credentials(), nobody)
-    acls, acls_trouble, has_no_authorizer = await _acls(visit)
-    quotas, quotas_trouble = await _told(admin.describe_quotas(), nothing)
+    users = await answered(admin.describe_scram_credentials())
+    acls = await answered(admin.describe_acls())
+    quotas = await answered(admin.describe_quotas())
     snapshot, nodes = await visit.sampler.snapshot(), await visit.sampler.nodes()
-    paged = visit.paged(matching(acls, search))
+    table = access_table(visit, "acls", matching(acls.rows, search), ACL_COLUMNS, acls.trouble)
     model = AccessPage(
         search=search,
-        users=users,
-        users_trouble=users_trouble,
-        paged=paged,
-        acls=[acl_row(acl) for acl in paged.rows],
-        acls_trouble=acls_trouble,
-        has_no_authorizer=has_no_authorizer,
-        quotas=quota_rows(quotas),
-        quotas_trouble=quotas_trouble,
+        users=access_table(visit, "users", user_rows(users.rows), USER_COLUMNS, users.trouble),
+        acls=table,
+        rules=[acl_row(acl) for acl in table.paged.rows],
+        has_no_authorizer=acls.has_no_authorizer,
+        quotas=access_table(visit, "quotas", quota_rows(quotas.rows), QUOTA_COLUMNS, quotas.trouble),
         certificates=certificate_rows(nodes, snapshot.at_s),
         has_endpoints=bool(nodes),
         asked={name: visit.text(name) for name in ("principal", "host", "resource", "operation", "of")},

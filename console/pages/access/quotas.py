@@ -15,6 +15,7 @@ from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visi
 from ...commands import option
 from ...formats import link
 from ...key_values import edited, lines_fields, pairs_of, set_and_unset
+from ...sorting import Column
 
 KINDS: Final = ("user", "client-id", "ip")
 KEYS: Final = (
@@ -36,6 +37,12 @@ class QuotaRow:
     entity: str
     quotas: str
     address: str
+
+
+COLUMNS: Final = (
+    Column[QuotaRow]("clients", "clients", lambda row: row.entity),
+    Column[QuotaRow]("quotas", "quotas", lambda row: row.quotas),
+)
 
 
 def quota_rows(found: Sequence[tuple[Entity, Mapping[str, float]]]) -> list[QuotaRow]:

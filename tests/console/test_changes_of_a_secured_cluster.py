@@ -1,0 +1,104 @@
+"""Changes of users, ACLs and quotas by `ottla console` in a cluster with logins and an authorizer."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client.admin import Admin
+from ottla.client.failures import AuthenticationFailed
+from ottla.testing import LocalCluster
+from tests.console.fakes import seen
+from tests.console.test_console_of_a_cluster import PATIENCE_S, HttpBrowser
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(security="sasl_plaintext") as running:
+        yield running
+
+
+@contextmanager
+def console(cluster: LocalCluster, log: Path, *options: str) -> Iterator[str]:
+    """Run a console with the login of the first user, and yield its printed address."""
+    words = [sys.executable, "-m", "ottla", "console", "--allow-changes", "--listen", "127.0.0.1:0", *options]
+    environment = {**os.environ, "OTTLA_CONFIG_DIR": str(cluster.security_folder)}
+    with log.open("w") as errors:
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address, log.read_text()
+            yield address
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0, log.read_text()
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("console") / "log"
+
+
+@pytest.fixture(scope="module")
+def browser(cluster: LocalCluster, log: Path) -> Iterator[HttpBrowser]:
+    with console(cluster, log) as address:
+        yield HttpBrowser(address)
+
+
+def secret_in(page: str) -> str:
+    found = re.search(r'<pre class="command secret">([^<]+)</pre>', page)
+    assert found is not None, seen(page)
+    return html.unescape(found[1])
+
+
+async def topics_seen_by(cluster: LocalCluster, user: str, password: str) -> list[str]:
+    options: dict[str, Any] = {
+        **cluster.client_options,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+    }
+    async with Admin(**options) as admin:
+        return [topic.name for topic in await admin.describe_topics()]
+
+
+def refused(browser: HttpBrowser, address: str, **fields: str) -> str:
+    """Return the page with which the console refuses a form."""
+    with pytest.raises(urllib.error.HTTPError) as error:
+        browser.send(address, step="preview", **fields)
+    return seen(error.value.read().decode())
+
+
+def test_a_user_logs_in_with_the_password_that_was_shown(
+    cluster: LocalCluster, browser: HttpBrowser, log: Path
+) -> None:
+    fields = {"user": "ann", "mechanism": "both", "iterations": "4096"}
+    first = secret_in(browser.change("/access/users/create", **fields))
+    assert asyncio.run(topics_seen_by(cluster, "ann", first)) == []
+    assert "ann SCRAM-SHA-256 (4,096), SCRAM-SHA-512 (4,096)" in seen(browser.read("/access"))
+    second = secret_in(browser.change("/access/users/password?user=ann", iterations="4096"))
+    assert asyncio.run(topics_seen_by(cluster, "ann", second)) == []
+    with pytest.raises(AuthenticationFailed):
+        asyncio.run(topics_seen_by(cluster, "ann", first))
+    page = browser.change("/access/users/delete?user=ann", again="ann")
+    assert "user ann was deleted" in seen(page)
+    with pytest.raises(AuthenticationFailed):
+        asyncio.run(topics_seen_by(cluster, "ann", second))
+    for text in (log.read_text(), page):
+        assert first not in text
+        assert second not in text
+    assert log.read_text().count("/access/users/") == 3
