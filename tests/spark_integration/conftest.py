@@ -5,7 +5,7 @@ These tests run in one process, one after the other. Tests that start separate d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 
 from ottla.testing.local_cluster import LocalCluster
 from tests.shared_fixtures import is_below
-from tests.spark_integration.session import new_session
+from tests.spark_integration.session import close_connection, new_session
 
-STARTS_S = 120
+ENDS_S = 120
+"""Seconds within which a test function ends. The start of Spark does not count: it takes minutes on a busy machine, and
+every later test would get the error of a start that was cut off."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
@@ -27,10 +29,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             names = getattr(item, "fixturenames", ())
             if "spark" in names or "spark_cluster" in names:
                 item.add_marker(pytest.mark.xdist_group("spark" if "spark" in names else "spark drivers"))
-                item.add_marker(pytest.mark.timeout(STARTS_S))
+                item.add_marker(pytest.mark.timeout(ENDS_S, func_only=True))
                 item.add_marker(pytest.mark.cluster)
             if item.get_closest_marker("faults") is not None and not everything:
                 item.add_marker(pytest.mark.skip(reason="one of the long ones: make faults"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Close this thread's connection with the JVM after a failure, since an answer may be left on it."""
+    report = yield
+    if report.failed:
+        close_connection()
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from ottla.spark_integration.pipelines.session import open_session
@@ -31,3 +32,14 @@ def new_session(warehouse: Path) -> SparkSession:
     session = open_session("ottla-tests", f"local[2,{TASK_ATTEMPTS}]", properties)
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def close_connection() -> None:
+    """Close the connection of this thread with the JVM; the next call opens another one.
+
+    A call that is cut off by the time limit of its test leaves its answer unread. As long as the traceback keeps the
+    connection alive, py4j uses it again, and every later call gets the answer of the call before.
+    """
+    gateway = SparkContext._gateway
+    if gateway is not None and (connection := gateway._gateway_client.get_thread_connection()) is not None:
+        connection.close(reset=True)
