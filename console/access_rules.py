@@ -6,40 +6,85 @@ other only over the wire: the console sends requests as a client, and decides wi
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from ..protocol.cluster.acls import AclFilter, AclOperation, AclResourceType, PatternType
+from ..protocol.cluster.acls import Acl, AclFilter, AclOperation, AclResourceType, PatternType
 from ..protocol.cluster.authorizer_settings import AuthorizerSettings
 
 if TYPE_CHECKING:
     from ..client.admin import Admin
+    from ..dataplane.security.authorization.authorizer import Authorizer
     from ..dataplane.security.authorization.decision import Decision
 
 EVERYTHING_OPEN: Final = "NoAuthorizer"
 """The rule of a cluster without an authorizer, in which every client may do everything."""
 
 
-async def decide(
-    admin: Admin, kind: AclResourceType, name: str, operation: AclOperation, *, principal: str, host: str
-) -> Decision:
-    """Return whether brokers allow an operation on a resource, and the ACL or setting that decides.
+@dataclass(frozen=True)
+class AccessRules:
+    """The ACLs and settings by which brokers decide; `settings` is None in a cluster without an authorizer."""
 
-    The ACLs and settings are requested from the cluster, and the brokers' own authorizer code is applied to them.
-    Raises KafkaError.
-    """
-    # Loaded late: this imports the authorizer of brokers, and no other part of them.
+    settings: AuthorizerSettings | None
+    acls: Sequence[Acl]
+
+    def changed(self, *, added: Collection[Acl] = (), removed: Collection[Acl] = ()) -> AccessRules:
+        """Return these rules with ACLs added and removed."""
+        gone = set(removed)
+        return replace(self, acls=[*(acl for acl in self.acls if acl not in gone), *added])
+
+    def decisions(
+        self,
+        kind: AclResourceType,
+        name: str,
+        operations: Collection[AclOperation],
+        *,
+        principal: str,
+        host: str,
+    ) -> dict[AclOperation, Decision]:
+        """Return for each operation on a resource whether brokers allow it, and the ACL or setting that decides.
+
+        The brokers' own authorizer code decides.
+        """
+        # Loaded late: this imports the authorizer of brokers, and no other part of them.
+        from ..dataplane.security.authorization.authorizer import requester_at
+        from ..dataplane.security.authorization.decision import Decision
+
+        if (authorizer := self._authorizer) is None:
+            return dict.fromkeys(operations, Decision(True, EVERYTHING_OPEN))
+        requester = requester_at(principal, host)
+        return {operation: authorizer.decide(kind, name, operation, requester) for operation in operations}
+
+    @cached_property
+    def _authorizer(self) -> Authorizer | None:
+        from ..dataplane.security.authorization.authorizer import Authorizer
+
+        if self.settings is None:
+            return None
+        authorizer = Authorizer(self.settings.super_users, open_without_acls=self.settings.open_without_acls)
+        authorizer.change((acl, True) for acl in self.acls)
+        return authorizer
+
+
+async def rules_about(admin: Admin, matching: AclFilter) -> AccessRules:
+    """Return the settings of the authorizer, and the ACLs that match a filter. Raises KafkaError."""
+    # Loaded late, since decisions alone need no client.
     from ..client.admin import BROKER_RESOURCE
-    from ..dataplane.security.authorization.authorizer import Authorizer, requester_at
-    from ..dataplane.security.authorization.decision import Decision
 
     broker_id = str((await admin.describe_cluster()).brokers[0].id)
     entries = await admin.describe_configs(BROKER_RESOURCE, broker_id)
     settings = AuthorizerSettings.from_properties(
         {entry.name: entry.value for entry in entries if entry.value is not None}
     )
-    if settings is None:
-        return Decision(True, EVERYTHING_OPEN)
-    acls = await admin.describe_acls(AclFilter(kind, name, PatternType.MATCH))
-    authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
-    authorizer.change((acl, True) for acl in acls)
-    return authorizer.decide(kind, name, operation, requester_at(principal, host))
+    return AccessRules(settings, () if settings is None else await admin.describe_acls(matching))
+
+
+async def decide(
+    admin: Admin, kind: AclResourceType, name: str, operation: AclOperation, *, principal: str, host: str
+) -> Decision:
+    """Return whether brokers allow an operation on a resource, and the ACL or setting that decides. Raises
+    KafkaError."""
+    rules = await rules_about(admin, AclFilter(kind, name, PatternType.MATCH))
+    return rules.decisions(kind, name, [operation], principal=principal, host=host)[operation]

@@ -224,7 +224,10 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """An input field of an HTML form; `kind` is text, number, lines (a text area), choice, check or hidden.
+    """An input field of an HTML form.
+
+    `kind` is text, number, lines (a text area), choice, check, boxes (a check box `NAME CHOICE` for each choice) or
+    hidden. The `value` of boxes has the checked choices, with commas between.
 
     `labels` are the texts of choices that differ from their values. `placeholder` stands in an empty field, and
     `suggestions` are values that a browser offers while the user types.

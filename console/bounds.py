@@ -44,6 +44,8 @@ PREVIEWS_MAX: Final = 32
 """The most previews of a session that may still be carried out. The oldest is dropped first."""
 PREVIEW_S: Final = 30 * 60.0
 """Seconds after which a preview must be shown again before its change is carried out."""
+ACLS_DELETED_MAX: Final = 200
+"""The most ACLs that one change deletes, since its preview lists them with their effects."""
 POINTS_MAX: Final = 300
 """The most points of each series that are remembered for each span of charts."""
 COMMITS_MAX: Final = 450

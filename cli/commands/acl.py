@@ -79,7 +79,8 @@ def parser(name: str) -> CommandParser:
         "delete",
         "acl:delete_acls",
         "Remove the ACLs that match all options.",
-        "  ottla acl delete --principal User:ann --topic orders",
+        "  ottla acl delete --principal User:ann --topic orders\n"
+        "  ottla acl delete --deny --principal User:ann --operation READ --topic orders --literal",
     )
     add_yes(delete)
     asked = actions.add(
@@ -113,10 +114,17 @@ def parser(name: str) -> CommandParser:
             else "hosts of clients: *, an address, or a network such as 10.0.0.0/8",
         )
         if action is not asked:
-            action.add_argument(
+            patterns = action.add_mutually_exclusive_group()
+            patterns.add_argument(
                 "--prefixed", action="store_true", help="ACLs for all names that begin with the given name"
             )
         if searches:
+            patterns.add_argument(
+                "--literal", action="store_true", help="only ACLs for exactly the given name"
+            )
+            permissions = action.add_mutually_exclusive_group()
+            permissions.add_argument("--allow", action="store_true", help="only ACLs that allow operations")
+            permissions.add_argument("--deny", action="store_true", help="only ACLs that deny operations")
             action.add_argument(
                 "--covering", action="store_true", help="all ACLs that apply to a resource of this name"
             )
@@ -151,16 +159,19 @@ def resource_of(arguments: argparse.Namespace) -> tuple[AclResourceType, str] | 
 def filter_of(arguments: argparse.Namespace) -> AclFilter:
     """Return the filter of the ACLs that `list` and `delete` select. Raises UsageError."""
     resource = resource_of(arguments)
-    if arguments.covering and (resource is None or arguments.prefixed):
-        raise UsageError("--covering needs the name of a resource, and no --prefixed")
+    if arguments.covering and (resource is None or arguments.prefixed or arguments.literal):
+        raise UsageError("--covering needs the name of a resource, and neither --prefixed nor --literal")
     pattern = PatternType.ANY
     if arguments.covering:
         pattern = PatternType.MATCH
-    elif arguments.prefixed:
-        pattern = PatternType.PREFIXED
+    elif arguments.prefixed or arguments.literal:
+        pattern = PatternType.PREFIXED if arguments.prefixed else PatternType.LITERAL
+    permission = AclPermission.ANY
+    if arguments.allow or arguments.deny:
+        permission = AclPermission.DENY if arguments.deny else AclPermission.ALLOW
     kind, name = (AclResourceType.ANY, None) if resource is None else resource
     operation = AclOperation.ANY if arguments.operation is None else _code(AclOperation, arguments.operation)
-    return AclFilter(kind, name, pattern, arguments.principal, arguments.host, operation)
+    return AclFilter(kind, name, pattern, arguments.principal, arguments.host, operation, permission)
 
 
 def acls_of(arguments: argparse.Namespace) -> list[Acl]:

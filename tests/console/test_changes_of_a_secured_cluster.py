@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from ottla.client.admin import Admin
 from ottla.client.failures import AuthenticationFailed
+from ottla.protocol.cluster.acls import AclFilter
 from ottla.testing import LocalCluster
-from tests.console.fakes import seen
+from tests.console.fakes import hidden_fields, seen
 from tests.console.test_console_of_a_cluster import PATIENCE_S, HttpBrowser
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -102,3 +104,58 @@ def test_a_user_logs_in_with_the_password_that_was_shown(
         assert first not in text
         assert second not in text
     assert log.read_text().count("/access/users/") == 3
+
+
+def ottla(cluster: LocalCluster, page: str) -> None:
+    """Run the command that a preview shows."""
+    found = re.search(r'<pre class="command">([^<]+)</pre>', page)
+    assert found is not None, seen(page)
+    command = html.unescape(found[1]).replace("ottla ", f"{sys.executable} -m ottla ", 1)
+    environment = {**os.environ, "OTTLA_CONFIG_DIR": str(cluster.security_folder)}
+    subprocess.run(
+        ["bash", "-c", command], env=environment, check=True, timeout=PATIENCE_S, capture_output=True
+    )
+
+
+async def acls_of(cluster: LocalCluster, principal: str) -> list[str]:
+    async with Admin(**cluster.client_options) as admin:
+        return [str(acl) for acl in await admin.describe_acls(AclFilter(principal=principal))]
+
+
+@pytest.mark.parametrize("is_by_command", [False, True])
+def test_acls_have_the_effect_that_was_shown(
+    cluster: LocalCluster, browser: HttpBrowser, is_by_command: bool
+) -> None:
+    user = f"reader-{is_by_command}"
+    fields = {
+        "principal": user,
+        "rule": "allow",
+        "operation READ": "yes",
+        "operation WRITE": "yes",
+        "of": f"{user}-'it",
+        "pattern": "prefixed",
+        "host": "*",
+    }
+
+    def change(address: str, **form: str) -> None:
+        preview = browser.send(address, step="preview", **form)
+        if is_by_command:
+            ottla(cluster, preview)
+        else:
+            browser.post(address, **hidden_fields(preview), step="apply")
+
+    change("/access/acls/create", **fields)
+    on_topic = f"Topic:PREFIXED:{user}-'it"
+    rules = [f"ALLOW User:{user} from * {operation} on {on_topic}" for operation in ("READ", "WRITE")]
+    assert asyncio.run(acls_of(cluster, f"User:{user}")) == rules
+    asked = urlencode({"principal": user, "operation": "DESCRIBE", "of": f"{user}-'it-is"})
+    assert "allowed by MatchingAcl" in seen(browser.read(f"/access?{asked}"))
+    chosen = {
+        "principal": user,
+        "operation": "READ",
+        "rule": "allow",
+        "pattern": "prefixed",
+        "resource": "topic",
+    }
+    change("/access/acls/delete", **chosen, of=f"{user}-'it", host="*")
+    assert asyncio.run(acls_of(cluster, f"User:{user}")) == rules[1:]

@@ -436,6 +436,14 @@ def test_the_command_line_creates_lists_checks_and_removes(
     assert (json.loads(captured.out)[0]["host"], captured.err) == ("*", "")
     assert acl_command(broker, "check", *eve, "--cluster", "--operation", "IDEMPOTENT_WRITE") == 1
     assert "WRITE on a topic suffices" in capsys.readouterr().err
+    created = acl_command(broker, "create", "--deny", *eve, "--operation", "read", "--topic", "in-")
+    assert created == 0
+    capsys.readouterr()
+    for words, count in (("--deny", 1), ("--allow", 2), ("--literal", 1), ("--prefixed", 2)):
+        assert acl_command(broker, "list", *eve, "--topic", "in-", words, "-o", "json") == 0
+        assert len(json.loads(capsys.readouterr().out)) == count
+    assert acl_command(broker, "delete", *eve, "--topic", "in-", "--literal", "--deny", "--yes") == 0
+    assert capsys.readouterr().out.count("User:eve") == 1
     assert acl_command(broker, "delete", *eve, "--yes") == 0
     assert capsys.readouterr().out.count("User:eve") == 2
     assert acl_command(broker, "list", *eve) == 0

@@ -6,20 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ....protocol.cluster.acls import (
-    CLUSTER_NAME,
-    Acl,
-    AclOperation,
-    AclPermission,
-    AclResourceType,
-    PatternType,
-    name_of,
-)
+from ....protocol.cluster.acls import CLUSTER_NAME, Acl, AclOperation, AclResourceType
 from ...access_rules import EVERYTHING_OPEN, decide
 from ...area import BadQuestion, Rendered, Visit
 from ...live.node_readings import NodeReading
-from ...searching import has_words
-from ...sorting import Column
+from .acls import COLUMNS as ACL_COLUMNS
+from .acls import AclRow, acl_row, matching
+from .operations import OPERATIONS, RESOURCES
 from .quotas import COLUMNS as QUOTA_COLUMNS
 from .quotas import QuotaRow, quota_rows
 from .tables import AccessTable, access_table, answered
@@ -28,28 +21,6 @@ from .users import UserRow, user_rows
 
 EXPIRES_SOON_S: Final = 30 * 86_400.0
 """Seconds before its expiry at which a certificate is marked."""
-RESOURCES: Final[Mapping[str, AclResourceType]] = {
-    "topic": AclResourceType.TOPIC,
-    "group": AclResourceType.GROUP,
-    "transactional id": AclResourceType.TRANSACTIONAL_ID,
-    "cluster": AclResourceType.CLUSTER,
-    "user": AclResourceType.USER,
-    "delegation token": AclResourceType.DELEGATION_TOKEN,
-}
-OPERATIONS: Final = tuple(operation.name for operation in AclOperation if operation > AclOperation.ALL)
-
-
-@dataclass(frozen=True, slots=True)
-class AclRow:
-    """An ACL as a table row, with the texts of its fields."""
-
-    permission: str
-    principal: str
-    host: str
-    operation: str
-    resource: str
-    pattern: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,35 +63,6 @@ class AccessPage:
     verdict: AccessVerdict | None
     resources: Sequence[str] = tuple(RESOURCES)
     operations: Sequence[str] = OPERATIONS
-
-
-ACL_COLUMNS: Final = (
-    Column[Acl]("principal", "principal", lambda acl: acl.principal),
-    Column[Acl]("rule", "rule", lambda acl: acl.permission),
-    Column[Acl]("host", "host", lambda acl: acl.host),
-    Column[Acl]("operation", "operation", lambda acl: name_of(AclOperation, acl.operation)),
-    Column[Acl]("resource", "resource", lambda acl: name_of(AclResourceType, acl.resource_type)),
-    Column[Acl]("pattern", "pattern", lambda acl: name_of(PatternType, acl.pattern_type)),
-    Column[Acl]("name", "name", lambda acl: acl.resource_name),
-)
-
-
-def acl_row(acl: Acl) -> AclRow:
-    """Return the table row of an ACL."""
-    return AclRow(
-        name_of(AclPermission, acl.permission),
-        acl.principal,
-        acl.host,
-        name_of(AclOperation, acl.operation),
-        name_of(AclResourceType, acl.resource_type),
-        name_of(PatternType, acl.pattern_type),
-        acl.resource_name,
-    )
-
-
-def matching(acls: Sequence[Acl], search: str) -> list[Acl]:
-    """Return the ACLs that contain all words of `search` in any field."""
-    return [acl for acl in acls if has_words(str(acl), search)]
 
 
 def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[CertificateRow]:

@@ -126,8 +126,8 @@ async def _set_password(
     await visit.admin.alter_scram_credentials(
         [UserPassword(user, password, mechanism, iterations) for mechanism in mechanisms]
     )
-    told = f"user {user} has a new password for {' and '.join(mechanisms)}"
-    return Done(told, "/access", password)
+    notice = f"user {user} has a new password for {' and '.join(mechanisms)}"
+    return Done(notice, "/access", password)
 
 
 # ------------------------------------------------------------ create
