@@ -261,11 +261,15 @@ class FieldRow:
 
 @dataclass(frozen=True, slots=True)
 class FieldTable:
-    """A table of form fields with a heading, which a user can fold unless `is_open` is None."""
+    """A table of form fields with a heading, which a user can fold unless `is_open` is None.
+
+    `what` is the heading of the column with the keys.
+    """
 
     title: str
     rows: Sequence[FieldRow]
     is_open: bool | None = None
+    what: str = "setting"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""Form fields with lines `key=value`: parsing, the changes of keys, and the shell command for the changes. Pure.
+"""Form fields with keys and values, in rows or in lines `key=value`: parsing, changes, and their shell command. Pure.
 
-A hidden field keeps the lines as the form showed them. Only lines that differ are changed, because another user may
+A hidden field keeps the values as the form showed them. Only values that differ are changed, because another user may
 have set other keys meanwhile.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -59,6 +60,57 @@ def edited(
 
 def _shown(name: str) -> str:
     return f"{name} as shown"
+
+
+# ------------------------------------------------------------ rows
+
+
+def row_name(prefix: str, key: str) -> str:
+    """Return the name of a row's form field. Fields of rows have a common prefix, and the key after a space."""
+    return f"{prefix} {key}"
+
+
+def row_values(form: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the values of all rows of a submitted form by key."""
+    begin = row_name(prefix, "")
+    return {name.removeprefix(begin): text.strip() for name, text in form.items() if name.startswith(begin)}
+
+
+def shown_rows(prefix: str, pairs: Mapping[str, str]) -> FormField:
+    """Return the hidden field with the present values of rows, which shows later which rows the user edited."""
+    return FormField(name=_shown_name(prefix), label="", kind="hidden", value=json.dumps(pairs))
+
+
+def edited_rows(form: Mapping[str, str], prefix: str, there: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the changes that the user made to rows: the value of each key to set, and None for a key to remove.
+
+    A form without the hidden field is compared with the present values `there`. Raises BadQuestion.
+    """
+    name = _shown_name(prefix)
+    shown = _parsed(name, form[name]) if name in form else there
+    return {
+        key: value or None
+        for key, value in row_values(form, prefix).items()
+        if value != shown.get(key, "").strip()
+    }
+
+
+def _shown_name(prefix: str) -> str:
+    """Return the name of the hidden field, which is no name of a row."""
+    return f"{prefix}-shown"
+
+
+def _parsed(name: str, text: str) -> dict[str, str]:
+    try:
+        pairs = json.loads(text)
+    except (ValueError, RecursionError):
+        pairs = None
+    if not isinstance(pairs, dict) or not all(isinstance(value, str) for value in pairs.values()):
+        raise BadQuestion(f"{name!r} is not the text that the console's form has")
+    return pairs
+
+
+# ------------------------------------------------------------ commands
 
 
 def set_and_unset(words: Sequence[str], names: Sequence[str], changes: Mapping[str, str | None]) -> str:

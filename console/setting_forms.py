@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,7 +13,7 @@ from ..protocol.settings.config_keys import NODE_KEYS, TOPIC_KEYS
 from .area import BadQuestion, FieldRow, FieldTable, Form, FormField, Visit
 from .config_words import facts_of, in_unit
 from .formats import link
-from .key_values import edited, lines_fields
+from .key_values import edited, edited_rows, lines_fields, row_name, row_values, shown_rows
 from .settings import SettingsChange, beneath, own_settings, refuse_secrets, settings_of
 
 FIELD: Final = "settings"
@@ -22,10 +21,8 @@ FIELD: Final = "settings"
 HINT: Final = "one setting a line: retention.ms=86400000"
 _AS, _LINES = "as", "lines"
 """The query parameter, and its value, for a form with a text area."""
-_SET: Final = "set "
+SET: Final = "set"
 """The prefix of a row's field: the key follows."""
-_SHOWN: Final = "settings shown"
-"""The hidden field with the resource's own settings in JSON, as the form showed them."""
 _SOURCES: Final = {text: ConfigSource(number) for number, text in CONFIG_SOURCES.items()}
 SET_HERE: Final = "Set here"
 OTHERS: Final = "Inherited and default values"
@@ -55,8 +52,9 @@ async def settings_form_of(
     set_here = [row for row in rows if row.field.value]
     others = [row for row in rows if not row.field.value]
     tables = [FieldTable(heading, some) for heading, some in ((SET_HERE, set_here), (OTHERS, others)) if some]
-    shown = FormField(name=_SHOWN, label="", kind="hidden", value=json.dumps(own))
-    return Form(title, [shown], " ".join(filter(None, (text, _RULE))), tables, other_form(visit))
+    return Form(
+        title, [shown_rows(SET, own)], " ".join(filter(None, (text, _RULE))), tables, other_form(visit)
+    )
 
 
 async def creation_settings(visit: Visit) -> tuple[Sequence[FormField], Sequence[FieldTable]]:
@@ -69,7 +67,7 @@ async def creation_settings(visit: Visit) -> tuple[Sequence[FormField], Sequence
         for key in TOPIC_KEYS.values()
     ]
     rows = setting_rows_of(entries, {}, TOPIC_KEYS, set())
-    is_open = any(text for name, text in visit.form.items() if name.startswith(_SET))
+    is_open = any(row_values(visit.form, SET).values())
     return (), [FieldTable(f"Settings: {len(rows)} keys, all optional", rows, is_open)]
 
 
@@ -131,11 +129,16 @@ def _field(name: str, own: str, inherited: str | None, key: ConfigKey | None) ->
     if choices and own in ("", *choices):
         labels = {"": "not set here" if inherited is None else f"not set here: {inherited}"}
         return FormField(
-            name=_SET + name, label=name, kind="choice", value=own, choices=("", *choices), labels=labels
+            name=row_name(SET, name),
+            label=name,
+            kind="choice",
+            value=own,
+            choices=("", *choices),
+            labels=labels,
         )
     is_number = key is not None and key.type in (ConfigType.INT, ConfigType.LONG)
     return FormField(
-        name=_SET + name,
+        name=row_name(SET, name),
         label=name,
         kind="number" if is_number else "text",
         value=own,
@@ -182,34 +185,9 @@ def created_settings(form: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that a submitted form gives to a new topic. Raises BadQuestion."""
     if FIELD in form:
         return settings_of(form[FIELD])
-    settings = {key: value for key, value in _row_values(form).items() if value}
+    settings = {key: value for key, value in row_values(form, SET).items() if value}
     refuse_secrets(settings)
     return settings
-
-
-def asked_in_rows(form: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the changes that the user made to rows: the value of each key to set, and None for a key to remove.
-
-    A form without the hidden field is compared with the present settings `own`. Raises BadQuestion.
-    """
-    shown = _shown(form[_SHOWN]) if _SHOWN in form else own
-    return {
-        key: value or None for key, value in _row_values(form).items() if value != shown.get(key, "").strip()
-    }
-
-
-def _row_values(form: Mapping[str, str]) -> dict[str, str]:
-    return {name.removeprefix(_SET): text.strip() for name, text in form.items() if name.startswith(_SET)}
-
-
-def _shown(text: str) -> dict[str, str]:
-    try:
-        shown = json.loads(text)
-    except ValueError:
-        shown = None
-    if not isinstance(shown, dict) or not all(isinstance(value, str) for value in shown.values()):
-        raise BadQuestion(f"{_SHOWN!r} is not the text that the console's form has")
-    return shown
 
 
 async def settings_asked(
@@ -220,7 +198,7 @@ async def settings_asked(
     Raises BadQuestion for an invalid form or no change, and KafkaError.
     """
     own = own_settings(await admin.describe_configs(kind, name), source)
-    asked = edited(form, FIELD, settings_of, own) if FIELD in form else asked_in_rows(form, own)
+    asked = edited(form, FIELD, settings_of, own) if FIELD in form else edited_rows(form, SET, own)
     refuse_secrets(asked)
     changes = {key: value for key, value in asked.items() if own.get(key) != value}
     if not changes:

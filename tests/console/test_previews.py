@@ -186,11 +186,11 @@ def test_a_setting_that_somebody_else_has_changed_is_shown_again(address: str) -
 def test_quotas_that_others_have_set_since_stay() -> None:
     admin = Limiting()
     browser = Browser(admin, may_change=True).enter()
-    preview = browser.send(OF_ANN, quotas="producer_byte_rate=2000")
+    preview = browser.send(OF_ANN, **{"quota producer_byte_rate": "2000"})
     admin.quotas[0][1]["consumer_byte_rate"] = 5.0
     browser.do_it(OF_ANN, preview)
     assert admin.calls[-1] == ("quotas", ({"user": "ann"}, {"producer_byte_rate": 2000.0}, False))
-    preview = browser.send(OF_ANN, quotas="producer_byte_rate=2000\nconsumer_byte_rate=5")
+    preview = browser.send(OF_ANN, **{"quota producer_byte_rate": "2000", "quota consumer_byte_rate": "5"})
     admin.quotas[0][1]["producer_byte_rate"] = 3000.0
     calls = len(admin.calls)
     again = browser.do_it(OF_ANN, preview, 409)

@@ -10,7 +10,8 @@ import pytest
 from ottla.client.admin import BROKER_RESOURCE, ConfigEntry
 from ottla.console.area import BadQuestion, FieldRow
 from ottla.console.config_words import facts_of, in_unit, unit_of
-from ottla.console.setting_forms import asked_in_rows, created_settings, setting_rows_of
+from ottla.console.key_values import edited_rows
+from ottla.console.setting_forms import SET, created_settings, setting_rows_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.settings.config_keys import NODE_KEYS, TOPIC_KEYS
 from tests.console.brokers_with_folders import FoldersAdmin
@@ -147,19 +148,19 @@ def test_secrets_and_fixed_settings_have_no_row() -> None:
         ({"set a": "1", "set b": "2"}, {}),
         ({"set a": " 3 ", "set b": ""}, {"a": "3", "b": None}),
         ({"set c": "9", "set d": ""}, {"c": "9"}),
-        ({"settings shown": '{"a": "1"}', "set a": "1", "set b": ""}, {}),
-        ({"settings shown": '{"a": "1", "c": "7"}', "set c": ""}, {"c": None}),
-        ({"settings shown": '{"a": ""}', "set a": ""}, {}),
+        ({"set-shown": '{"a": "1"}', "set a": "1", "set b": ""}, {}),
+        ({"set-shown": '{"a": "1", "c": "7"}', "set c": ""}, {"c": None}),
+        ({"set-shown": '{"a": ""}', "set a": ""}, {}),
     ],
 )
 def test_only_edited_rows_are_changed(form: dict[str, str], changes: dict[str, str | None]) -> None:
-    assert asked_in_rows(form, {"a": "1", "b": "2"}) == changes
+    assert edited_rows(form, SET, {"a": "1", "b": "2"}) == changes
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', "null"])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', "null", "[" * 100_000])
 def test_a_hidden_field_that_somebody_altered_is_refused(text: str) -> None:
     with pytest.raises(BadQuestion, match="is not the text"):
-        asked_in_rows({"settings shown": text, "set a": "1"}, {})
+        edited_rows({"set-shown": text, "set a": "1"}, SET, {})
 
 
 def test_a_new_topic_has_the_rows_that_were_filled() -> None:
@@ -179,7 +180,7 @@ def test_a_topic_is_altered_by_rows(admin: FakeAdmin, browser: Browser) -> None:
     assert "86400000 (1 d)" in seen(page)
     assert "Time records are kept; -1: for ever." in seen(page)
     fields = hidden_fields(page)
-    assert json.loads(fields["settings shown"]) == {"retention.ms": "86400000", "segment.ms": "5"}
+    assert json.loads(fields["set-shown"]) == {"retention.ms": "86400000", "segment.ms": "5"}
     fields |= {"set retention.ms": "", "set segment.ms": "6"}
     preview = seen(browser.send(OF_ORDERS, **fields, step="preview"))
     assert "retention.ms 86400000 (topic) 604800000 (default) segment.ms 5 (topic) 6 (topic)" in preview
@@ -200,7 +201,7 @@ def test_a_refused_value_stays_in_its_row(browser: Browser) -> None:
     page = browser.send(OF_ORDERS, 502, **fields, step="preview")
     assert "there is no setting 'no.such.setting'" in seen(page)
     assert 'name="set segment.ms" value="7"' in page
-    assert json.loads(hidden_fields(page)["settings shown"])["segment.ms"] == "5"
+    assert json.loads(hidden_fields(page)["set-shown"])["segment.ms"] == "5"
 
 
 def test_rows_and_lines_lead_to_each_other(browser: Browser) -> None:

@@ -264,15 +264,18 @@ async def test_quotas_are_those_that_were_shown(twins: Twins) -> None:
         found = await twins.admin.describe_quotas({"user": user})
         return next((dict(limits) for whose, limits in found if dict(whose) == {"user": user}), {})
 
-    form = {"user": "{}", "quotas": "request_percentage=12.3456789012345678\nproducer_byte_rate=12345678901"}
+    form = {
+        "user": "{}",
+        "quota request_percentage": "12.3456789012345678",
+        "quota producer_byte_rate": "12345678901",
+    }
     made = {"request_percentage": 12.345678901234567, "producer_byte_rate": 12345678901.0}
     await twins.change("/access/quotas/new", names, form, parameter="", outcome=quotas, expected=made)
-    form = {"quotas": "consumer_byte_rate=5\nproducer_byte_rate=12345678901"}
+    form = {"quota consumer_byte_rate": "5", "quota request_percentage": ""}
     made = {"consumer_byte_rate": 5.0, "producer_byte_rate": 12345678901.0}
     await twins.change("/access/quotas/alter", names, form, parameter="user", outcome=quotas, expected=made)
-    await twins.change(
-        "/access/quotas/alter", names, {"quotas": ""}, parameter="user", outcome=quotas, expected={}
-    )
+    form = {"quota consumer_byte_rate": "", "quota producer_byte_rate": ""}
+    await twins.change("/access/quotas/alter", names, form, parameter="user", outcome=quotas, expected={})
 
 
 @pytest.mark.parametrize(("whose", "source"), [("1", "broker"), ("all", "all brokers")])

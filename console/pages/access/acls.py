@@ -227,7 +227,9 @@ async def plan_creation(visit: Visit) -> Change:
     wanted = acls_of(visit)
     rules = await _rules_about(visit, wanted)
     if rules.settings is None:
-        raise BadQuestion("no authorizer is configured, so the cluster keeps no ACLs")
+        raise BadQuestion(
+            "no authorizer is configured, so the cluster keeps no ACLs; the page Security says how to configure one"
+        )
     acls = [acl for acl in wanted if acl not in rules.acls]
     if not acls:
         raise BadQuestion("these ACLs exist already: there is nothing to change")
