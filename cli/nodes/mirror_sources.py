@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ...dataplane.mirroring.source import UNREACHABLE
+from ...dataplane.mirroring.source import unreachable
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ...protocol.messages.sasl import GSSAPI
@@ -41,12 +41,13 @@ FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "sas
 class ClientSource:
     """A mirror's connection to its source cluster."""
 
-    def __init__(self, cluster: Cluster, *, asks_for_tokens: bool) -> None:
-        """Wrap `cluster`, a client's connections to the source cluster.
+    def __init__(self, broker_id: int, cluster: Cluster, *, asks_for_tokens: bool) -> None:
+        """Wrap `cluster`, the connections of broker `broker_id` to the source cluster.
 
         `asks_for_tokens` is True if an authorization server issues tokens. Its error texts may describe the broker's
         network, so they are logged and not passed on.
         """
+        self._broker_id = broker_id
         self._cluster = cluster
         self._asks_for_tokens = asks_for_tokens
         # The last logged failure of each broker of the source; None stands for the source as a whole.
@@ -82,7 +83,9 @@ class ClientSource:
 
     @contextmanager
     def _discreet(self, broker_id: int | None) -> Iterator[None]:
-        """Log the reason of a failed connection to the source cluster, and raise an error without the reason.
+        """Log the reason of a failed connection to the source cluster, and raise an error whose text lacks the reason.
+
+        The reason is the error's cause, for logs.
 
         A source may name any host and port as its brokers' addresses, so reasons would reveal the broker's network.
         """
@@ -107,7 +110,7 @@ class ClientSource:
                 self._logged[broker_id] = error.message
                 of_whom = "a source" if broker_id is None else f"broker {broker_id} of a source"
                 logger.warning("%s cannot be reached: %r", of_whom, error.message)
-            raise type(error)(UNREACHABLE) from None
+            raise type(error)(unreachable(self._broker_id)) from error
         self._logged.pop(broker_id, None)
 
 
@@ -118,9 +121,10 @@ class ClientSources:
         {"ssl_password", "ssl_keydata", "sasl_plain_password", "sasl_oauthbearer_client_secret"}
     )
 
-    def __init__(self, allowed_paths: Sequence[Path] = ()) -> None:
-        """Keep `allowed_paths`, the folders from which a mirror's connection options may name files
-        (`mirror.allowed.paths`)."""
+    def __init__(self, broker_id: int, allowed_paths: Sequence[Path] = ()) -> None:
+        """Keep the id of the broker that copies, and `allowed_paths`, the folders from which a mirror's connection
+        options may name files (`mirror.allowed.paths`)."""
+        self._broker_id = broker_id
         self._allowed_paths = allowed_paths
 
     def open(self, bootstrap_servers: str, options: Mapping[str, str]) -> ClientSource:
@@ -137,12 +141,12 @@ class ClientSources:
             security = security_of(read)
         except ValueError as error:
             logger.warning("the options of a source cannot be used: %r", str(error))
-            raise KafkaError(ErrorCode.INVALID_REQUEST, UNREACHABLE) from None
+            raise KafkaError(ErrorCode.INVALID_REQUEST, unreachable(self._broker_id)) from None
         try:
             cluster = Cluster(bootstrap_servers, client_id=_CLIENT_ID, security=security)
         except ValueError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-        return ClientSource(cluster, asks_for_tokens=read.sasl_mechanism == "OAUTHBEARER")
+        return ClientSource(self._broker_id, cluster, asks_for_tokens=read.sasl_mechanism == "OAUTHBEARER")
 
     def _check_files(self, options: Mapping[str, str]) -> None:
         """Raise ValueError if a mirror's connection options name a file outside the allowed folders.

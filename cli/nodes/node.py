@@ -284,7 +284,7 @@ def build(
         broker = BrokerConfig.from_properties(values)
         from .mirror_sources import ClientSources
 
-        sources = ClientSources(broker.mirror_allowed_paths)
+        sources = ClientSources(broker.node_id, broker.mirror_allowed_paths)
         return Broker(replace(broker, references=settings.references, restored=restored), sources)
     except ConfigError as error:
         raise CommandFailed(str(error)) from error

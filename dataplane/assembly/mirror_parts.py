@@ -57,7 +57,7 @@ class MirrorParts:
             config.topics.replication_factor,
             chance,
         )
-        self._check = SourceCheck(sources, options)
+        self._check = SourceCheck(config.node_id, sources, options)
 
     def handlers(self) -> Iterator[object]:
         """Yield the handlers of requests about mirrors and failbacks."""

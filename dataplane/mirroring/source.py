@@ -4,16 +4,24 @@ implementation."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.wire.schema import Message, Request
 
-UNREACHABLE: Final = "the source cannot be reached as it is described: the log of this broker tells why"
-"""A single error text for every failure that a broker finds in its files and on the network. So a client cannot learn
-from it which files and ports exist."""
-
 ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+def unreachable(broker_id: int) -> str:
+    """Return the error text for every failure that a broker finds in its files and on the network.
+
+    It is a single text, so that a client cannot learn from it which files and ports exist.
+    """
+    return (
+        f"broker {broker_id} cannot reach the source as it is described. "
+        f"The reason is in the log of broker {broker_id}: "
+        f"the file ottla-data/logs/broker-{broker_id}.log with 'ottla up', or its standard error"
+    )
 
 
 class SourceCluster(Protocol):
@@ -51,6 +59,6 @@ class Sources(Protocol):
         """Return the connections to a source cluster; its first request connects.
 
         Raises KafkaError, INVALID_REQUEST, for options that are unknown, incomplete, or name forbidden files. For files
-        that cannot be used its text is `UNREACHABLE`.
+        that cannot be used its text is `unreachable`.
         """
         ...

@@ -11,7 +11,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.messages.mirror_records import MirrorOption
 from .options import MirrorOptions
-from .source import UNREACHABLE, SourceCluster, Sources
+from .source import SourceCluster, Sources, unreachable
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +30,12 @@ class ReachedSource:
 class SourceCheck:
     """The check that a new mirror's source can be reached with the settings that the user gives."""
 
-    def __init__(self, sources: Sources | None, options: MirrorOptions) -> None:
-        """If `sources` is None, this process has no client that could reach a source."""
+    def __init__(self, broker_id: int, sources: Sources | None, options: MirrorOptions) -> None:
+        """Keep the id of the broker that checks, which its errors name.
+
+        If `sources` is None, this process has no client that could reach a source.
+        """
+        self._broker_id = broker_id
         self._sources = sources
         self._options = options
 
@@ -41,7 +45,8 @@ class SourceCheck:
     ) -> AsyncIterator[ReachedSource]:
         """Connect to the source of a mirror, and keep the connection until the end of the context.
 
-        Raises KafkaError: INVALID_REQUEST with the text `UNREACHABLE` for every failure before the source has answered.
+        Raises KafkaError: INVALID_REQUEST with the text of `unreachable` for every failure before the source has
+        answered.
         """
         if self._sources is None:
             raise KafkaError(
@@ -61,10 +66,11 @@ class SourceCheck:
         finally:
             await source.close()
 
-    @staticmethod
-    async def _first_answer(mirror: str, source: SourceCluster) -> MetadataResponse:
+    async def _first_answer(self, mirror: str, source: SourceCluster) -> MetadataResponse:
         try:
             return await source.metadata([])
         except KafkaError as error:
-            logger.warning("the source of the new mirror %r cannot be reached: %r", mirror, error.message)
-            raise KafkaError(ErrorCode.INVALID_REQUEST, UNREACHABLE) from None
+            # The source's own error hides its reason from clients, and carries it as its cause.
+            reason = error.__cause__ or error
+            logger.warning("the source of the new mirror %r cannot be reached: %r", mirror, str(reason))
+            raise KafkaError(ErrorCode.INVALID_REQUEST, unreachable(self._broker_id)) from None

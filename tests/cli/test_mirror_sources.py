@@ -16,7 +16,7 @@ from ottla.cli.nodes.mirror_sources import ClientSources
 from ottla.client.foreign_names import is_secret
 from ottla.client.security.options import SecurityOptions
 from ottla.dataplane.mirroring.options import MirrorOptions
-from ottla.dataplane.mirroring.source import UNREACHABLE
+from ottla.dataplane.mirroring.source import unreachable
 from ottla.dataplane.mirroring.source_check import SourceCheck
 from ottla.dataplane.security.sealing import Sealer
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -45,18 +45,18 @@ def test_what_is_a_secret_for_clients_is_one_for_brokers() -> None:
 )
 async def test_options_that_cannot_be_are_refused_by_name(options: dict[str, str], said: str) -> None:
     with pytest.raises(KafkaError, match=said) as refusal:
-        ClientSources().open("localhost:9092", options)
+        ClientSources(1).open("localhost:9092", options)
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
 
 
 async def test_bootstrap_servers_that_cannot_be_are_refused() -> None:
     with pytest.raises(KafkaError, match="no bootstrap server"):
-        ClientSources().open("localhost:no", {})
+        ClientSources(1).open("localhost:no", {})
 
 
 def refusal(options: dict[str, str], *allowed: Path, servers: str = "localhost:9092") -> str:
     with pytest.raises(KafkaError) as refused:
-        ClientSources(allowed).open(servers, options)
+        ClientSources(1, allowed).open(servers, options)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     return refused.value.message
 
@@ -101,13 +101,13 @@ async def test_files_in_folders_that_are_set_apart_are_used(tmp_path: Path) -> N
             "ssl_certfile": str(tmp_path / folder / issued.certificate.relative_to(tmp_path / "real")),
             "ssl_keyfile": str(tmp_path / folder / issued.key.relative_to(tmp_path / "real")),
         }
-        source = ClientSources([tmp_path / folder]).open(
+        source = ClientSources(1, [tmp_path / folder]).open(
             "localhost:9092", {"security_protocol": "SSL"} | files
         )
         await source.close()
     assert refusal(
         {"security_protocol": "SSL", "ssl_cafile": str(tmp_path / "real/none")}, tmp_path / "real"
-    ) == (UNREACHABLE)
+    ) == unreachable(1)
 
 
 async def test_contents_may_be_sent_instead_of_files(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_contents_may_be_sent_instead_of_files(tmp_path: Path) -> None:
         "ssl_certdata": issued.certificate.read_text(),
         "ssl_keydata": issued.key.read_text(),
     }
-    await ClientSources().open("localhost:9092", contents).close()
+    await ClientSources(1).open("localhost:9092", contents).close()
     assert "a secret: it goes into ssl_keydata" in refusal(
         contents | {"ssl_certdata": issued.certificate.read_text() + issued.key.read_text()}
     )
@@ -153,11 +153,12 @@ async def test_an_answer_tells_nothing_of_the_ports_of_the_brokers_network(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
-    trial = SourceCheck(ClientSources(), MirrorOptions(Sealer([b"secret"])))
+    trial = SourceCheck(1, ClientSources(1), MirrorOptions(Sealer([b"secret"])))
     password = {"sasl_plain_username": "ann", "sasl_plain_password": "pw"}
     answers = set()
+    closed = closed_port()
     async with speaking(b"SSH-2.0-OpenSSH_9.2p1\r\n") as ssh, speaking(b"") as silent:
-        for port in (closed_port(), ssh, silent):
+        for port in (closed, ssh, silent):
             for options in (
                 {},
                 {"security_protocol": "SSL", "ssl_cadata": authority.file.read_text()},
@@ -173,13 +174,22 @@ async def test_an_answer_tells_nothing_of_the_ports_of_the_brokers_network(
                     async with trial.reached("m", f"127.0.0.1:{port}", given):
                         pass
                 answers.add((refused.value.code, refused.value.message))
-    assert answers == {(ErrorCode.INVALID_REQUEST, UNREACHABLE)}
-    assert "refused" in caplog.text, "the log of the broker tells why"
+    assert answers == {(ErrorCode.INVALID_REQUEST, unreachable(1))}
+    of_the_mirror = [line for line in caplog.messages if line.startswith("the source of the new mirror 'm'")]
+    assert len(of_the_mirror) == 12
+    assert not any("log of broker" in line for line in of_the_mirror), "each line has the reason itself"
+    assert f"no broker answers at 127.0.0.1:{closed}" in of_the_mirror[0]
+    assert "refused" in of_the_mirror[0]
+
+
+def test_the_answer_says_whose_log_has_the_reason() -> None:
+    assert "log of broker 7" in unreachable(7)
+    assert "ottla-data/logs/broker-7.log" in unreachable(7)
 
 
 async def test_a_source_that_names_ports_of_others_as_its_brokers_learns_nothing_of_them() -> None:
     async with speaking(b"SSH-2.0-OpenSSH_9.2p1\r\n") as ssh:
-        source = ClientSources().open("127.0.0.1:1", {})
+        source = ClientSources(1).open("127.0.0.1:1", {})
         ports = {1: closed_port(), 2: ssh}
         source._cluster.metadata.update(
             MetadataResponse(
@@ -192,6 +202,6 @@ async def test_a_source_that_names_ports_of_others_as_its_brokers_learns_nothing
         for broker_id in ports:
             with pytest.raises(KafkaError) as refused:
                 await source.ask(broker_id, MetadataRequest(topics=[]))
-            assert refused.value.message == UNREACHABLE
+            assert refused.value.message == unreachable(1)
             assert refused.value.code.retriable, "a source may come back"
         await source.close()

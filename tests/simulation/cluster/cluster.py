@@ -201,7 +201,7 @@ class Node:
             config = QuorumNodeConfig.from_properties(self.settings)
             node = self.quorum_node = QuorumNode(replace(config, replace_empty=self.replaces))
         else:
-            node = self.broker = Broker(BrokerConfig.from_properties(self.settings), ClientSources())
+            node = self.broker = Broker(BrokerConfig.from_properties(self.settings), ClientSources(self.id))
         starting = asyncio.ensure_future(node.start())
         stopping = asyncio.ensure_future(finished.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
