@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from ..protocol.cluster.acls import Acl, AclFilter, AclOperation, AclResourceType, PatternType
+from ..protocol.cluster.acls import (
+    ANYTHING,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+    name_of,
+)
 from ..protocol.cluster.authorizer_settings import AuthorizerSettings
 
 if TYPE_CHECKING:
@@ -21,6 +30,33 @@ if TYPE_CHECKING:
 
 EVERYTHING_OPEN: Final = "NoAuthorizer"
 """The rule of a cluster without an authorizer, in which every client may do everything."""
+_IN_WORDS: Final = {
+    EVERYTHING_OPEN: "there is no authorizer: every client may do everything",
+    "SuperUser": "super user",
+    "Node": "the rights of a node of the cluster",
+    "DefaultAllow": "no ACL names the resource, and allow.everyone.if.no.acl.found is true",
+    "DefaultDeny": "no ACL allows it",
+}
+"""Rules of a `Decision`, without `MatchingAcl`, in the words of a person."""
+
+
+def in_words(decision: Decision) -> str:
+    """Return the ACL or setting behind a decision in words, such as `super user`."""
+    return _IN_WORDS[decision.rule] if decision.acl is None else f"ACL: {_acl_in_words(decision.acl)}"
+
+
+def _acl_in_words(acl: Acl) -> str:
+    host = "any host" if acl.host == ANYTHING else acl.host
+    kind = name_of(AclResourceType, acl.resource_type).lower().replace("_", " ")
+    name = "" if acl.resource_type == AclResourceType.CLUSTER else f" {acl.resource_name}"
+    if acl.pattern_type == PatternType.PREFIXED:
+        resource = f"every {kind} whose name begins with{name}"
+    elif acl.resource_name == ANYTHING:
+        resource = f"every {kind}"
+    else:
+        resource = f"{kind}{name}"
+    allow, operation = name_of(AclPermission, acl.permission), name_of(AclOperation, acl.operation)
+    return f"{allow} {acl.principal} {operation} on {resource} from {host}"
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ from ...protocol.cluster.acls import (
     AclPermission,
     AclResourceType,
     PatternType,
+    check_principal,
     name_of,
 )
+from ...protocol.errors import KafkaError
 from ..arguments.options import (
     Actions,
     CommandParser,
@@ -156,6 +158,23 @@ def resource_of(arguments: argparse.Namespace) -> tuple[AclResourceType, str] | 
     return None
 
 
+def principal_of(arguments: argparse.Namespace) -> str | None:
+    """Return the principal that the options of `ottla acl` name, or None if they name none.
+
+    Raises UsageError for a name without its type.
+    """
+    principal: str | None = arguments.principal
+    if principal is not None:
+        try:
+            check_principal(principal)
+        except KafkaError:
+            raise UsageError(
+                f"--principal takes TYPE:NAME, such as User:ann, not {principal!r}: "
+                f"no {'type' if ':' in principal else 'colon'} is present"
+            ) from None
+    return principal
+
+
 def filter_of(arguments: argparse.Namespace) -> AclFilter:
     """Return the filter of the ACLs that `list` and `delete` select. Raises UsageError."""
     resource = resource_of(arguments)
@@ -171,7 +190,7 @@ def filter_of(arguments: argparse.Namespace) -> AclFilter:
         permission = AclPermission.DENY if arguments.deny else AclPermission.ALLOW
     kind, name = (AclResourceType.ANY, None) if resource is None else resource
     operation = AclOperation.ANY if arguments.operation is None else _code(AclOperation, arguments.operation)
-    return AclFilter(kind, name, pattern, arguments.principal, arguments.host, operation, permission)
+    return AclFilter(kind, name, pattern, principal_of(arguments), arguments.host, operation, permission)
 
 
 def acls_of(arguments: argparse.Namespace) -> list[Acl]:
@@ -179,11 +198,13 @@ def acls_of(arguments: argparse.Namespace) -> list[Acl]:
     resource = resource_of(arguments)
     if resource is None:
         raise UsageError("an ACL needs a resource: --topic, --group, --cluster, ...")
+    principal = principal_of(arguments)
+    assert principal is not None, "the callers require one"
     return [
         Acl(
             *resource,
             PatternType.PREFIXED if arguments.prefixed else PatternType.LITERAL,
-            arguments.principal,
+            principal,
             arguments.host or "*",
             _code(AclOperation, operation),
             AclPermission.DENY if arguments.deny else AclPermission.ALLOW,
@@ -210,9 +231,11 @@ def list_acls(arguments: argparse.Namespace) -> None:
     """Print the ACLs that match the options."""
     from ..run_client import run_client
 
+    wanted = filter_of(arguments)
+
     async def describe() -> list[Acl]:
         async with _admin(arguments) as admin:
-            return await admin.describe_acls(filter_of(arguments))
+            return await admin.describe_acls(wanted)
 
     print_acls(arguments, run_client(describe()))
 
@@ -248,27 +271,28 @@ def check_acl(arguments: argparse.Namespace) -> int:
     Return 1 if it is denied.
     """
     from ...console.access_rules import decide as decide_by_rules
+    from ...console.access_rules import in_words
     from ..run_client import run_client
 
     resource = resource_of(arguments)
     assert resource is not None, "the parser requires one"
     host = arguments.host or ANYTHING
-    operation = _code(AclOperation, arguments.operation)
+    principal, operation = principal_of(arguments), _code(AclOperation, arguments.operation)
+    assert principal is not None, "the parser requires one"
     if operation <= AclOperation.ALL:
         raise UsageError("check takes one operation")
 
     async def decide() -> Decision:
         async with _admin(arguments) as admin:
-            return await decide_by_rules(
-                admin, *resource, operation, principal=arguments.principal, host=host
-            )
+            return await decide_by_rules(admin, *resource, operation, principal=principal, host=host)
 
     decision = run_client(decide())
+    reason = in_words(decision)
     verdict = "allowed" if decision.allowed else "denied"
     if arguments.output == "json":
-        print_json([{"result": verdict, "rule": decision.rule, "host": host}])
+        print_json([{"result": verdict, "rule": decision.rule, "reason": reason, "host": host}])
     else:
-        print_table(("RESULT", "RULE"), [(state(verdict), decision.rule)])
+        print_table(("RESULT", "RULE"), [(state(verdict), reason)])
         if host == ANYTHING:
             note(
                 "from any host (*): ACLs for single hosts and networks do not count; --host names an address"

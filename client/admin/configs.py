@@ -50,8 +50,9 @@ class ConfigAdmin(AdminBase):
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
         response = await self._ask_owner(resource_type, name, request)
         entries: list[ConfigEntry] = []
+        what = _subject(resource_type, name)
         for result in response.results:
-            check(result.error_code, name, result.error_message, operation="DESCRIBE_CONFIGS", name=name)
+            check(result.error_code, what, result.error_message, operation="DESCRIBE_CONFIGS", name=name)
             entries += [_entry(config) for config in result.configs]
         return entries
 
@@ -88,8 +89,9 @@ class ConfigAdmin(AdminBase):
             # The broker is down. The quorum keeps the settings, so any other broker can take them; brokers of Apache
             # Kafka refuse that. To set them twice does no harm.
             response = await self.session.cluster.ask_any(request)
+        what = _subject(resource_type, name)
         for result in response.responses:
-            check(result.error_code, name, result.error_message, operation="ALTER_CONFIGS", name=name)
+            check(result.error_code, what, result.error_message, operation="ALTER_CONFIGS", name=name)
 
     async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[tuple[int, str]]:
         """Return (type, name) of all resources that have a configuration, of these types or of all types."""
@@ -103,6 +105,12 @@ class ConfigAdmin(AdminBase):
         if resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name:
             return await self.session.cluster.ask(int(name), request)
         return await self.session.cluster.ask_any(request)
+
+
+def _subject(resource_type: int, name: str) -> str:
+    """Return the name of a resource for errors: `broker 1` for the broker of this id, else the name itself."""
+    is_broker = resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name
+    return f"broker {name}" if is_broker else name
 
 
 def _check_name(resource_type: int, name: str) -> None:

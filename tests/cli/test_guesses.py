@@ -52,6 +52,11 @@ def parser_of(command: str) -> CommandParser:
         ("topic add-partitions t", "topic add-partitions: one of --num, --to is missing"),
         ("topic add-partitions t --num 1 --to 2", "--to and --num exclude each other"),
         ("acl create --principal User:a --operation READ", "one of --topic, --group"),
+        (
+            "acl check --principal ann --operation READ --topic a",
+            "--principal takes TYPE:NAME, such as User:ann, not 'ann': no colon is present",
+        ),
+        ("acl list --principal :ann", "not ':ann': no type is present"),
         ("cluster decommission one", "ID takes a whole number, not 'one'"),
         ("cluster decommission 1 2", "'2' is one argument too many"),
         (

@@ -74,11 +74,14 @@ def test_the_page_shows_rules_users_and_quotas(browser: Browser) -> None:
 @pytest.mark.parametrize(
     ("query", "verdict"),
     [
-        ("principal=User:ann&operation=READ&of=orders", "allowed by MatchingAcl"),
-        ("principal=ann&operation=DESCRIBE&of=orders", "allowed by MatchingAcl"),
-        ("principal=User:ann&operation=WRITE&of=orders", "denied by DefaultDeny"),
-        ("principal=User:root&operation=WRITE&of=orders", "allowed by SuperUser"),
-        ("principal=User:bob&operation=ALTER&resource=cluster", "denied by DefaultDeny"),
+        (
+            "principal=User:ann&operation=READ&of=orders",
+            "allowed : ACL: ALLOW User:ann READ on topic orders from any host",
+        ),
+        ("principal=ann&operation=DESCRIBE&of=orders", "allowed : ACL: ALLOW User:ann"),
+        ("principal=User:ann&operation=WRITE&of=orders", "denied : no ACL allows it"),
+        ("principal=User:root&operation=WRITE&of=orders", "allowed : super user"),
+        ("principal=User:bob&operation=ALTER&resource=cluster", "denied : no ACL allows it"),
     ],
 )
 def test_the_rule_that_decides_is_named(browser: Browser, query: str, verdict: str) -> None:
@@ -88,7 +91,7 @@ def test_the_rule_that_decides_is_named(browser: Browser, query: str, verdict: s
 def test_without_an_authorizer_all_is_allowed(admin: Secured, browser: Browser) -> None:
     admin.authorizer = ""
     page = seen(browser.read("/access?principal=ann&operation=WRITE&of=orders"))
-    assert "allowed since there is no authorizer" in page
+    assert "allowed : there is no authorizer" in page
 
 
 @pytest.mark.parametrize(

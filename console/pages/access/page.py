@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....protocol.cluster.acls import CLUSTER_NAME, Acl, AclOperation, AclResourceType
-from ...access_rules import EVERYTHING_OPEN, decide
+from ...access_rules import decide, in_words
 from ...area import BadQuestion, Rendered, Visit
 from ...live.node_readings import NodeReading
 from .acls import COLUMNS as ACL_COLUMNS
@@ -110,9 +110,7 @@ async def why(visit: Visit) -> AccessVerdict | None:
         principal=principal,
         host=visit.text("host") or "127.0.0.1",
     )
-    if decision.rule == EVERYTHING_OPEN:
-        return AccessVerdict(True, "since there is no authorizer: every client may do everything")
-    return AccessVerdict(decision.allowed, f"by {decision.rule}")
+    return AccessVerdict(decision.allowed, in_words(decision))
 
 
 async def show(visit: Visit) -> Rendered:
