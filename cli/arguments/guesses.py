@@ -118,6 +118,14 @@ ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "view": ("describe", "list"),
 }
 """Words of other tools in place of an action, each with the actions of `ottla`, the likeliest first."""
+OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "--add-config": ("--set", "--config"),
+    "--allow-changes": ("--console=changes",),
+    "--config": ("--set",),
+    "--delete-config": ("--unset",),
+    "--set": ("--config",),
+}
+"""Options of other tools, and of other commands, each with the options of `ottla`, the likeliest first."""
 _ACTION_LINES_MAX: Final = 4
 
 
@@ -128,8 +136,12 @@ def action_meant(word: str, actions: Collection[str]) -> str | None:
 
 
 def option_meant(word: str, options: Iterable[str]) -> str | None:
-    """Return the option that a word such as `--brokrs` or `--form` may stand for; None if no option is similar."""
+    """Return the option that a word such as `--brokrs`, `--form` or `--add-config` may stand for; None if no option is
+    similar."""
     known = [option for option in options if option.startswith("--")]
+    for option in OPTIONS.get(word, ()):
+        if option.partition("=")[0] in known:
+            return option
     longer = [option for option in known if option.startswith(word)]
     return longer[0] if len(longer) == 1 else nearest(word, known)
 

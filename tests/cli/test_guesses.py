@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from ottla.cli.arguments.guesses import ACTIONS, LINES, action_meant, option_meant
+from ottla.cli.arguments.guesses import ACTIONS, LINES, OPTIONS, action_meant, option_meant
 from ottla.cli.arguments.options import CommandParser
 from ottla.cli.main import COMMANDS, main
 
@@ -45,6 +45,11 @@ def parser_of(command: str) -> CommandParser:
         ("broker --conf x", "broker: there is no option '--conf'; did you mean --config?"),
         ("produce --form %s", "produce: there is no option '--form'; did you mean --format?"),
         ("topic list --reg x", "topic list: there is no option '--reg'; did you mean --regex?"),
+        ("topic alter t --config a=1", "there is no option '--config'; did you mean --set?"),
+        ("topic create t --set a=1", "there is no option '--set'; did you mean --config?"),
+        ("topic alter t --add-config a=1", "there is no option '--add-config'; did you mean --set?"),
+        ("topic alter t --delete-config a", "there is no option '--delete-config'; did you mean --unset?"),
+        ("up --console --allow-changes", "no option '--allow-changes'; did you mean --console=changes?"),
         ("topic list -Z", "topic list: there is no option '-Z'; 'ottla topic list --help'"),
         ("topic list --regex=x", "topic list: --regex takes no value, but got 'x'"),
         ("topic create -p", "topic create: --partitions needs a value"),
@@ -92,6 +97,10 @@ def test_suggestions_exist() -> None:
     known = {action for command in COMMANDS for action in parser_of(command).actions}
     for actions in ACTIONS.values():
         assert set(actions) <= known, actions
+    parsers = [parser for command in COMMANDS for parser in parser_of(command).and_its_actions()]
+    for options in OPTIONS.values():
+        for option in options:
+            assert any(parser.takes(option.partition("=")[0]) for parser in parsers), option
 
 
 def test_likely_meanings_go_first() -> None:
