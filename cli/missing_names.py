@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..client.failures import restated
 from ..protocol.errors import ErrorCode, KafkaError
 from .arguments.selection import missing
+from .failures import CommandFailed
 from .run_client import refusal
 
 if TYPE_CHECKING:
@@ -19,6 +20,21 @@ _MISSING = {
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "transactional id",
     ErrorCode.RESOURCE_NOT_FOUND: "mirror",
 }
+
+
+async def refuse_missing(admin: Admin, names: Sequence[str], kind: str) -> None:
+    """Raise CommandFailed with the nearest existing name if one of the names does not exist.
+
+    `kind` is `topic`, `group`, `transactional id` or `mirror`. Nothing is known, and nothing refused, for a user who
+    may not list them.
+    """
+    try:
+        known = set(await _NAMES[kind](admin))
+    except KafkaError:
+        return
+    for name in names:
+        if name not in known:
+            raise CommandFailed(missing(name, known, kind))
 
 
 async def refusal_of_names(admin: Admin, names: Sequence[str], error: KafkaError) -> str:

@@ -292,10 +292,13 @@ def abort(arguments: argparse.Namespace) -> None:
 def delete(arguments: argparse.Namespace) -> None:
     """Delete transactional ids after a confirmation, and print each result."""
     from ..run_client import raise_refusals, refusal, run_client
-    from ..terminal.confirmation import confirm
+    from ..terminal.confirmation import confirm, is_asked
 
     names, unlisted = run_client(_named(arguments))
     raise_refusals(unlisted)
+    if is_asked(yes=arguments.yes):
+        _, absent = _split(run_client(_describe(arguments))[0])
+        raise_refusals(absent)
     what = counted(len(names), "transactional id")
     listed = ", ".join(names)
     confirm(f"Delete {what}, and forget the application versions committed: {listed}?", yes=arguments.yes)

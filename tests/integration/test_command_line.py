@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from ottla.cli.main import main
+from tests.cli.people import Person
 from tests.cluster import wait_until
 from tests.commands import run_ottla
 
@@ -114,6 +116,37 @@ def test_records_in_and_out(ottla: Run, name: str, tmp_path: Path) -> None:
     assert ottla("consume", "-r", f"{name}", "-c", "1", "-p", "1") == "v0\n"
     record = json.loads(ottla("consume", name, "-p", "1", "-c", "1", "--output", "json", "-e"))
     assert (record["key"], record["timestamp_ms"]) == ("k0", 1_700_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        ("topic delete cli-no-such", "there is no topic 'cli-no-such'"),
+        ("topic trim cli-no-such --offset 1", "there is no topic 'cli-no-such'"),
+        ("group delete cli-no-such", "there is no group 'cli-no-such'"),
+        ("group delete cli-no-such --topic cli-t", "there is no group 'cli-no-such'"),
+        ("txn delete cli-no-such", "there is no transactional id 'cli-no-such'"),
+        ("txn abort cli-no-such", "there is no transactional id 'cli-no-such'"),
+        ("mirror delete cli-no-such", "there is no mirror 'cli-no-such'"),
+        ("mirror promote cli-no-such", "there is no mirror 'cli-no-such'"),
+        ("user delete cli-no-such", "there is no user 'cli-no-such'"),
+        ("cluster elect --unclean --topic cli-no-such", "there is no topic 'cli-no-such'"),
+        ("cluster decommission 77", "there is no broker 77"),
+    ],
+)
+def test_nobody_is_asked_about_a_name_that_does_not_exist(
+    words: str,
+    refusal: str,
+    bootstrap: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", bootstrap)
+    monkeypatch.setattr("sys.stdin", Person("y\n"))
+    assert main(words.split()) == 1
+    error = capsys.readouterr().err
+    assert "[y/N]" not in error
+    assert refusal in error
 
 
 def test_a_group_is_described_moved_and_deleted(ottla: Run, name: str, tmp_path: Path) -> None:

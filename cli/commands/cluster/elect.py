@@ -10,7 +10,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...arguments.selection import named_partitions
 from ...connection.precedence import connection_of
 from ...run_client import raise_refusals, run_client
-from ...terminal.confirmation import confirm
+from ...terminal.confirmation import confirm, is_asked
 from ...terminal.output import print_json, print_table
 from ...terminal.shades import state
 
@@ -19,6 +19,8 @@ def elect(arguments: argparse.Namespace) -> None:
     """Elect leaders of the partitions of the named topics, or of all topics, and print the result for each
     partition."""
     if arguments.unclean:
+        if is_asked(yes=arguments.yes):
+            run_client(_named(arguments))
         where = ", ".join(arguments.topic) or "every topic"
         confirm(
             f"Let out-of-sync replicas lead partitions of {where} that have no leader? Records may be lost",
@@ -54,12 +56,16 @@ def _needless(error: KafkaError) -> bool:
     return error.code == ErrorCode.ELECTION_NOT_NEEDED
 
 
-async def _elect(arguments: argparse.Namespace) -> dict[TopicPartition, KafkaError | None]:
+async def _named(arguments: argparse.Namespace) -> list[TopicPartition] | None:
+    """Return the named partitions; None stands for all. Raises CommandFailed for a partition that does not exist."""
+    if not arguments.topic:
+        return None
     async with Admin(**connection_of(arguments)) as admin:
-        partitions: list[TopicPartition] | None = None
-        if arguments.topic:
-            existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
-            partitions = [
-                TopicPartition(*partition) for partition in named_partitions(arguments.topic, existing)
-            ]
+        existing = {topic.name: topic.partitions for topic in await admin.describe_topics()}
+    return [TopicPartition(*partition) for partition in named_partitions(arguments.topic, existing)]
+
+
+async def _elect(arguments: argparse.Namespace) -> dict[TopicPartition, KafkaError | None]:
+    partitions = await _named(arguments)
+    async with Admin(**connection_of(arguments)) as admin:
         return await admin.elect_leaders(partitions, unclean=arguments.unclean)

@@ -10,9 +10,9 @@ from ....client.records import TopicPartition
 from ...arguments.selection import select, topic_partitions
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed
-from ...missing_names import refusal_of_names
+from ...missing_names import refusal_of_names, refuse_missing
 from ...run_client import refusal, run_client
-from ...terminal.confirmation import confirm
+from ...terminal.confirmation import confirm, is_asked
 from ...terminal.output import print_json, print_table
 from ...terminal.shades import state
 from ...terminal.text import counted
@@ -27,8 +27,9 @@ def delete(arguments: argparse.Namespace) -> None:
     listed = ", ".join(names)
     if arguments.topic:
         topics = named(arguments.topic)
+        chosen = run_client(_offsets_of(arguments, names, topics))
         confirm(f"Delete the offsets of {', '.join(arguments.topic)} in {listed}?", yes=arguments.yes)
-        settled = run_client(_delete_offsets(arguments, names, topics))
+        settled = run_client(_delete_offsets(arguments, chosen))
     else:
         what = f"{counted(len(names), 'group')} with all offsets: {listed}"
         confirm(f"Delete {what}?", yes=arguments.yes)
@@ -57,9 +58,14 @@ def named(texts: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 async def _names(arguments: argparse.Namespace) -> list[str]:
-    if not arguments.regex:
-        return list(dict.fromkeys(arguments.names))
+    """Return the named groups. A group that does not exist is refused before the question for confirmation."""
+    names = list(dict.fromkeys(arguments.names))
+    if not arguments.regex and not is_asked(yes=arguments.yes):
+        return names
     async with Admin(**connection_of(arguments)) as admin:
+        if not arguments.regex:
+            await refuse_missing(admin, names, "group")
+            return names
         known = [group.group_id for group in await admin.list_groups()]
     return select(known, arguments.names, "group", regex=True)
 
@@ -73,12 +79,13 @@ async def _delete_groups(arguments: argparse.Namespace, names: list[str]) -> Set
         ]
 
 
-async def _delete_offsets(
+async def _offsets_of(
     arguments: argparse.Namespace, names: list[str], topics: Mapping[str, list[int] | None]
-) -> Settled:
-    """Delete the groups' committed offsets of these topics' partitions; nothing is deleted if a group or topic has no
-    committed offset."""
-    settled: Settled = []
+) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of these topics in which each group has committed offsets.
+
+    Raises CommandFailed if a group or topic has none.
+    """
     async with Admin(**connection_of(arguments)) as admin:
         chosen = {name: _chosen(await admin.committed_offsets(name), topics) for name in names}
         for name, partitions in chosen.items():
@@ -87,6 +94,15 @@ async def _delete_offsets(
         known = {partition.topic for partitions in chosen.values() for partition in partitions}
         if missing := [topic for topic in topics if topic not in known]:
             raise CommandFailed(f"{', '.join(names)} keeps no offsets of {', '.join(missing)}")
+    return chosen
+
+
+async def _delete_offsets(
+    arguments: argparse.Namespace, chosen: Mapping[str, list[TopicPartition]]
+) -> Settled:
+    """Delete the committed offsets of these partitions in each group."""
+    settled: Settled = []
+    async with Admin(**connection_of(arguments)) as admin:
         for name, partitions in chosen.items():
             answers = await admin.delete_offsets(name, partitions)
             settled += [

@@ -13,7 +13,7 @@ from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...missing_names import refusal_of_names
 from ...run_client import run_client
-from ...terminal.confirmation import confirm
+from ...terminal.confirmation import confirm, is_asked
 from ...terminal.output import bytes_text, print_json, print_table
 from ...terminal.progress import ProgressLine
 from ...terminal.text import counted, note
@@ -106,6 +106,8 @@ def promote(arguments: argparse.Namespace) -> None:
 
 def delete(arguments: argparse.Namespace) -> None:
     """Delete a mirror; its topics stay in the cluster."""
+    if is_asked(yes=arguments.yes):
+        _one(arguments)
     confirm(f"Delete mirror {arguments.name}? Its topics stay.", yes=arguments.yes)
     _do(arguments, lambda admin: admin.delete_mirror(arguments.name))
     _print_result(arguments, "deleted")

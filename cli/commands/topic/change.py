@@ -11,9 +11,9 @@ from ...arguments.config_values import check_keys, config_values
 from ...arguments.selection import select
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
-from ...missing_names import refusal_of_names
+from ...missing_names import refusal_of_names, refuse_missing
 from ...run_client import run_client
-from ...terminal.confirmation import confirm
+from ...terminal.confirmation import confirm, is_asked
 from ...terminal.output import print_json, print_table
 from ...terminal.shades import state
 from ...terminal.text import counted
@@ -79,6 +79,8 @@ def add_partitions(arguments: argparse.Namespace) -> None:
 def delete(arguments: argparse.Namespace) -> None:
     """Delete the named topics after a confirmation."""
     names = _named(arguments)
+    if is_asked(yes=arguments.yes) and not arguments.if_exists:
+        run_client(_refuse_missing(arguments, names))
     what = f"{counted(len(names), 'topic')} with all records: {', '.join(names)}"
     confirm(f"Delete {what}?", yes=arguments.yes)
 
@@ -107,6 +109,11 @@ def _named(arguments: argparse.Namespace) -> list[str]:
             return [topic.name for topic in await admin.describe_topics() if not topic.is_internal]
 
     return select(run_client(existing()), arguments.names, "topic", regex=True)
+
+
+async def _refuse_missing(arguments: argparse.Namespace, names: Sequence[str]) -> None:
+    async with Admin(**connection_of(arguments)) as admin:
+        await refuse_missing(admin, names, "topic")
 
 
 async def _for_each(arguments: argparse.Namespace, names: Sequence[str], act: Act) -> None:
