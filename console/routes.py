@@ -33,7 +33,9 @@ FORM_VALUE: Final = "form_value"
 PREVIEW: Final = "preview"
 """The field with the number of the preview that was seen."""
 _READ_ONLY = Failure(
-    403, "This console only reads", "start it with --allow-changes to create, alter, trim and delete"
+    403,
+    "This console only reads",
+    "start it with 'ottla console --allow-changes' or 'ottla up --console=changes' to create, alter, trim and delete",
 )
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shlex
 import signal
 import socket
 import sys
@@ -92,6 +93,10 @@ class Supervisor:
     def argv(self, member: Member) -> list[str]:
         """Return the command line that runs one node alone, in `directory` and with `environment`."""
         return [sys.executable, "-m", "ottla", *self._words(member)]
+
+    def shell_command(self, member: Member) -> str:
+        """Return the shell's command that starts one node alone, in any folder."""
+        return f"cd {shlex.quote(self.directory)} && {shlex.join(self.argv(member))}"
 
     def _words(self, member: Member) -> list[str]:
         layout = self._layout

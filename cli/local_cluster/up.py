@@ -46,7 +46,8 @@ _FOR_THE_OWNER_ALONE = 0o077
 
 EPILOG = """\
 Starts the processes, waits until every broker takes part, writes DIR/cluster.json and prints the bootstrap
-address. Stays in the foreground; reports when a node dies, and neither restarts it nor exits. Control-C or
+address. Stays in the foreground; reports when a node dies, with the command that starts it again, and neither
+restarts it nor exits. Control-C or
 SIGTERM stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
 --base-port moves a stopped cluster to other ports. A start that fails leaves DIR as it was.
 --secure prints the next steps; cluster.json then has "security": {"protocol", "principal", "client_config", ...}.
@@ -287,6 +288,8 @@ def _run_processes(layout: ClusterLayout, first_users: list[str], console: Local
                 if not supervisor.stopping:
                     end = describe_exit(child.exit_code)
                     _say(f"{child.member.name} (pid {child.pid}) died: {end}")
+                    again = supervisor.shell_command(child.member)
+                    _say(f"in another terminal, this starts {child.member.name} again: {again}")
     finally:
         supervisor.stop()
     return 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -128,9 +130,15 @@ def test_a_death_is_reported_and_the_entry_starts_the_node_again(tmp_path: Path)
         victim = cluster.broker(2)
         victim.kill9()
         said = tmp_path / "up.log"
-        wait_until(lambda: "broker-2" in said.read_text() and "SIGKILL" in said.read_text(), "the report")
+        wait_until(
+            lambda: all(word in said.read_text() for word in ("SIGKILL", "starts broker-2 again: ")),
+            "the report",
+        )
         assert cluster.launcher.poll() is None
         assert not victim.alive
+        told = re.search(r"this starts broker-2 again: (.*)", said.read_text())
+        assert told is not None
+        assert told[1] == f"cd {victim.entry['cwd']} && {shlex.join(victim.entry['argv'])}"
         victim.restart()
         cluster.wait_until_in_sync("t")
         assert ottla("consume", "t", "-e", *where) == "before\n"

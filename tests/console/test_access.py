@@ -88,6 +88,11 @@ def test_the_rule_that_decides_is_named(browser: Browser, query: str, verdict: s
     assert verdict in seen(browser.read(f"/access?{query}"))
 
 
+def test_the_footer_says_how_changes_are_permitted(browser: Browser) -> None:
+    page = seen(browser.read("/access"))
+    assert "Changes need ottla console --allow-changes or ottla up --console=changes" in page
+
+
 def test_without_an_authorizer_all_is_allowed(admin: Secured, browser: Browser) -> None:
     admin.authorizer = ""
     page = seen(browser.read("/access?principal=ann&operation=WRITE&of=orders"))
