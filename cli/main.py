@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from .arguments.guesses import lines_meant
+from .arguments.guesses import EXPLANATIONS, lines_meant
 from .arguments.leading_options import LeadingOptions, split
 from .arguments.options import CommandParser
 from .failures import CommandFailed, UsageError
@@ -87,6 +87,9 @@ COMMANDS = {
 }
 """Command names, each with the module of this package that implements it."""
 
+VERSION = "version"
+"""The command that prints versions; it has no module."""
+
 
 class Command(Protocol):
     """The interface of a command's module: its argument parser and its execution."""
@@ -137,7 +140,7 @@ def _run(name: str, words: Sequence[str], leading: LeadingOptions) -> int:
     if name in ("-h", "--help", "help"):
         say_lines(OVERVIEW)
         return 0
-    if name in ("version", "--version", "-V"):
+    if name in (VERSION, "--version", "-V"):
         from .build import this_build
 
         say(this_build())
@@ -162,15 +165,18 @@ def _forget_output() -> None:
 
 
 def _unknown(name: str, words: Sequence[str]) -> str:
+    known = (*COMMANDS, VERSION)
     if not name:
-        return f"a command is missing; there are {', '.join(COMMANDS)}. 'ottla --help' shows examples"
-    meant = [f"'ottla {line}'" for line in lines_meant(name, words, COMMANDS, _actions_of)]
-    guess = f"did you mean {' or '.join(meant)}?" if meant else f"there are {', '.join(COMMANDS)}"
+        return f"a command is missing; there are {', '.join(known)}. 'ottla --help' shows examples"
+    if (explanation := EXPLANATIONS.get(name.removesuffix(".sh"))) is not None:
+        return f"there is no command {name!r}; {explanation}"
+    meant = [f"'ottla {line}'" for line in lines_meant(name, words, known, _actions_of)]
+    guess = f"did you mean {' or '.join(meant)}?" if meant else f"there are {', '.join(known)}"
     return f"there is no command {name!r}; {guess}"
 
 
 def _actions_of(name: str) -> Collection[str]:
-    return _command(name).parser(name).actions
+    return _command(name).parser(name).actions if name in COMMANDS else ()
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class Lifecycle:
             raise ClientClosed(f"the {self._kind} was stopped")
         if self._loop is None:
             raise RuntimeError(
-                f"the {self._kind} was not started: use it as a block (`async with`; `with` in ottla.sync), or call "
+                f"the {self._kind} was not started: use it as a block (`async with`; `with` in ottla.sync), or await "
                 "its start() before"
             )
 

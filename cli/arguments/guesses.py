@@ -58,6 +58,11 @@ LINES: Final[Mapping[str, str]] = {
     "write": "produce",
 }
 """Words of other tools in place of a command, each with the command line of `ottla`."""
+EXPLANATIONS: Final[Mapping[str, str]] = dict.fromkeys(
+    ("down", "kafka-server-stop", "kill", "shutdown", "stop"),
+    "Control-C in the terminal of 'ottla up' stops its cluster, and SIGTERM stops an 'ottla broker' or 'ottla quorum'",
+)
+"""Words for which `ottla` has no command, each with the way to do it."""
 ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "add": ("create",),
     "allow": ("create",),

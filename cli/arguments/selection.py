@@ -13,6 +13,7 @@ from ..failures import CommandFailed, UsageError
 _PARTITIONS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)(?::(?P<list>[0-9,-]+))?")
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?(?:/s)?", re.IGNORECASE)
+_COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kmg])?", re.IGNORECASE)
 _AGE = re.compile(r"(\d+)(ms|s|m|h|d)")
 _AGE_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 MAX_RANGE = 100_000
@@ -171,6 +172,15 @@ def bytes_of(text: str, flag: str) -> int:
     if match is None:
         raise UsageError(f"{flag} takes a number of bytes such as 10MB or 1048576, not {text!r}")
     return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def count_of(text: str, flag: str) -> int:
+    """Return the number of a text such as `2000`, `2k` or `1.5M`, at least 1. Raises UsageError."""
+    match = _COUNT.fullmatch(text.strip())
+    count = 0.0 if match is None else float(match[1]) * _UNITS[(match[2] or "").lower()]
+    if count < 1 or not count.is_integer():
+        raise UsageError(f"{flag} takes a number from 1 on, such as 2000, 2k or 1M, not {text[:40]!r}")
+    return int(count)
 
 
 def milliseconds_of(text: str, flag: str) -> int:

@@ -103,8 +103,11 @@ class ClientAddress:
         )
 
 
-def changed(known: ClientAddress, listen: str | None, advertise: str | None) -> ClientAddress:
-    """Return the address that --listen and --advertise ask for; `known` is the address of the last run.
+def changed(
+    known: ClientAddress, listen: str | None, advertise: str | None, protocol: SecurityProtocol
+) -> ClientAddress:
+    """Return the address that --listen and --advertise ask for; `known` is the address of the last run,
+    and `protocol` that of the cluster's clients.
 
     Raises UsageError.
     """
@@ -119,6 +122,11 @@ def changed(known: ClientAddress, listen: str | None, advertise: str | None) -> 
         raise UsageError(
             f"{LISTEN_OPTION} {listen} stands for every address of this machine, and no client can dial it: "
             f"{ADVERTISE_OPTION} NAME gives the name or address by which clients reach this machine"
+            + (
+                ""
+                if protocol.has_tls
+                else ". It also needs TLS and logins: a new cluster gets both by --secure"
+            )
         )
     return ClientAddress(bound, bound)
 

@@ -334,7 +334,7 @@ def open_layout(
         if known.quorum and protocol is not known.protocol:
             raise UsageError(_secured_otherwise(directory, known.protocol, protocol))
         known.protocol = protocol
-    known.client_address = changed(known.client_address, listen, advertise)
+    known.client_address = changed(known.client_address, listen, advertise, known.protocol)
     known.client_address.check(known.protocol)
     _assign_ports(known, quorum, brokers, base_port)
     return known

@@ -54,14 +54,15 @@ TRANSITIONS: Final = frozenset(
     }
 )
 
-HINTS: Final = {
-    ProducerPhase.NEW: "start the producer first",
-    ProducerPhase.READY: "begin a transaction first",
-    ProducerPhase.OPEN: "commit or abort it first",
-    ProducerPhase.COMMITTING: "how that ends is not known yet; if the commit has failed, commit again to ask",
-    ProducerPhase.ABORTING: "if the abort has failed, abort again",
+OUT_OF_TURN: Final = {
+    ProducerPhase.NEW: "is not started: start the producer first",
+    ProducerPhase.READY: "is in no transaction: begin a transaction first",
+    ProducerPhase.OPEN: "is in a transaction: commit or abort it first",
+    ProducerPhase.COMMITTING: "is committing a transaction, and the result is not known yet: "
+    "if the commit has failed, commit again to ask",
+    ProducerPhase.ABORTING: "is aborting a transaction: if the abort has failed, abort again",
 }
-"""Advice for a caller, by the phase that prevents the call."""
+"""The state of the producer, and advice for the caller, by the phase that prevents the call."""
 
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 """Errors of a transaction's coordinator that mean that the producer was replaced."""
@@ -138,12 +139,14 @@ class TransactionState:
     def require(self, *phases: ProducerPhase) -> None:
         """Raise the error that prevents a call if the producer is in none of these phases; see `in_the_way`."""
         if self.phase not in phases:
-            raise self.in_the_way(*phases) from self.error
+            raise self.in_the_way() from self.error
 
-    def in_the_way(self, *phases: ProducerPhase) -> KafkaError:
-        """Return the error of a call that is allowed in `phases` alone: the error of a dead producer,
-        TransactionFailed, or OutOfTurn. It is a new exception each time, since an exception that is raised twice
-        collects tracebacks."""
+    def in_the_way(self) -> KafkaError:
+        """Return the error of a call that the phase does not allow.
+
+        It is the error of a dead producer, TransactionFailed, or OutOfTurn. It is a new exception each time, since an
+        exception that is raised twice collects tracebacks.
+        """
         if self.phase is ProducerPhase.DEAD:
             assert self.error is not None
             if isinstance(self.error, ProducerFenced):
@@ -153,10 +156,7 @@ class TransactionState:
             return TransactionFailed(
                 f"the transaction of {self.transactional_id!r} can only be aborted: {self.error}"
             )
-        return OutOfTurn(
-            f"the producer {self.transactional_id!r} is {self.phase.value}, not "
-            f"{' or '.join(phase.value for phase in phases)}: {HINTS[self.phase]}"
-        )
+        return OutOfTurn(f"the producer {self.transactional_id!r} {OUT_OF_TURN[self.phase]}")
 
     def initialised(self) -> None:
         """Note that the producer got its producer id: the phase becomes READY."""

@@ -26,6 +26,9 @@ def parser_of(command: str) -> CommandParser:
         ("create topics orders", "did you mean 'ottla topic create'?"),
         ("creat topic orders", "did you mean 'ottla topic create'?"),
         ("ls -b h:1 groups", "did you mean 'ottla group list'?"),
+        ("stop", "there is no command 'stop'; Control-C in the terminal of 'ottla up' stops its cluster"),
+        ("versoin", "did you mean 'ottla version'?"),
+        ("zzz", "completion, version"),
         ("topics", "did you mean 'ottla topic'?"),
         (
             "describe orders",

@@ -9,6 +9,7 @@ import pytest
 from ottla.cli.arguments.selection import (
     broker_ids,
     bytes_of,
+    count_of,
     iso_time,
     milliseconds_of,
     named_partitions,
@@ -21,6 +22,13 @@ from ottla.cli.arguments.selection import (
 from ottla.cli.failures import CommandFailed, UsageError
 
 TOPICS = ["orders", "orders-dlq", "payments"]
+
+
+def test_counts_take_the_units_of_sizes() -> None:
+    assert [count_of(text, "-n") for text in ("1", "2k", "1.5M", "3G")] == [1, 2000, 1_500_000, 3 * 10**9]
+    for text in ("0", "-1", "1.5", "2kB", "", "9" * 400, "k"):
+        with pytest.raises(UsageError, match="-n takes a number from 1 on, such as 2000, 2k or 1M"):
+            count_of(text, "-n")
 
 
 def test_names_are_all_named_or_matched() -> None:

@@ -140,8 +140,14 @@ def test_an_address_that_no_program_can_bind_or_dial(
     listen: str | None, advertise: str | None, message: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        changed(HERE, listen, advertise)
+        changed(HERE, listen, advertise, SecurityProtocol.SASL_SSL)
     assert message in str(refused.value)
+    assert "--secure" not in str(refused.value)
+
+
+def test_both_missing_options_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--advertise NAME gives.*a new cluster gets both by --secure"):
+        opened(tmp_path, "0.0.0.0", protocol=None)
 
 
 def test_an_address_of_another_machine(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def exactly(message: str) -> str:
 async def test_before_the_start(cluster: FakeCluster, kind: Any) -> None:
     client = kind(bootstrap_servers=cluster.bootstrap)
     message = (
-        f"the {NAMES[kind]} was not started: use it as a block (`async with`; `with` in ottla.sync), or call its "
+        f"the {NAMES[kind]} was not started: use it as a block (`async with`; `with` in ottla.sync), or await its "
         "start() before"
     )
     for use in uses(client):

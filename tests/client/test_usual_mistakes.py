@@ -99,8 +99,8 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "a producer after its stop": (producer_call(after_stop), "ClientClosed: the producer was stopped"),
     "a producer before its start": (
         unstarted_producer,
-        "RuntimeError: the producer was not started: use it as a block (`async with`; `with` in ottla.sync), or call "
-        "its start() before",
+        "RuntimeError: the producer was not started: use it as a block (`async with`; `with` in ottla.sync), or "
+        "await its start() before",
     ),
     "a topic that exists": (
         admin_call(lambda admin: admin.create_topics([NewTopic("orders")])),
@@ -142,11 +142,11 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     ),
     "a record outside of a transaction": (
         producer_call(lambda producer: producer.send("orders", b"x"), transactional_id="shop"),
-        "OutOfTurn: the producer 'shop' is in no transaction, not open: begin a transaction first",
+        "OutOfTurn: the producer 'shop' is in no transaction: begin a transaction first",
     ),
     "a transaction in a transaction": (
         producer_call(begin_twice, transactional_id="shop"),
-        "OutOfTurn: the producer 'shop' is open, not in no transaction: commit or abort it first",
+        "OutOfTurn: the producer 'shop' is in a transaction: commit or abort it first",
     ),
     "two producers of one transactional id": (
         replaced_producer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ...arguments.options import CommandParser, add_connection, add_output, command_parser
-from ...arguments.selection import bytes_of
+from ...arguments.selection import bytes_of, count_of
 from ...connection.precedence import connection_of
 from ...failures import UsageError
 
@@ -19,7 +19,7 @@ def parser(name: str) -> CommandParser:
         f"ottla {name}",
         "Measure produce and consume rates and the time from send to receipt, of Ottla or any Kafka cluster.",
         "  ottla bench\n"
-        "  ottla bench produce consume -n 1000000 -s 1kB --acks all -z lz4\n"
+        "  ottla bench produce consume -n 1M -s 1kB --acks all -z lz4\n"
         "  ottla bench latency --latency-records 5000\n"
         "  ottla bench -b kafka.example:9092 --topic load-test -o json\n"
         "\n"
@@ -29,18 +29,16 @@ def parser(name: str) -> CommandParser:
     options.add_argument(
         "-n",
         "--records",
-        type=int,
-        default=100_000,
+        default="100k",
         metavar="N",
-        help="number of records to produce and consume (100000)",
+        help="number of records to produce and consume, such as 2000, 2k or 1M (100k)",
     )
     options.add_argument("-s", "--size", default="1kB", metavar="BYTES", help="size of each value (1kB)")
     options.add_argument(
         "--latency-records",
-        type=int,
-        default=1000,
+        default="1k",
         metavar="N",
-        help="number of records that are sent one after the other (1000)",
+        help="number of records that are sent one after the other (1k)",
     )
     options.add_argument(
         "-t",
@@ -82,9 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure the cluster's produce rate, consume rate and latency, and print a line for each phase."""
     if unknown := [phase for phase in arguments.phases if phase not in PHASES]:
         raise UsageError(f"bench: there is no {unknown[0]!r} to measure; there are {', '.join(PHASES)}")
-    for flag, number in (("-n", arguments.records), ("--latency-records", arguments.latency_records)):
-        if number < 1:
-            raise UsageError(f"{flag} takes 1 or more, not {number}")
+    records = count_of(arguments.records, "-n")
+    latency_records = count_of(arguments.latency_records, "--latency-records")
     size = bytes_of(arguments.size, "-s")
     if not 8 <= size <= RECORD_BYTES_MAX:
         raise UsageError(f"-s takes 8 to {RECORD_BYTES_MAX} bytes, not {size}")
@@ -95,8 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
         BenchOptions(
             connection=connection_of(arguments),
             phases=tuple(arguments.phases) or PHASES,
-            records=arguments.records,
-            latency_records=arguments.latency_records,
+            records=records,
+            latency_records=latency_records,
             value_bytes=size,
             topic=arguments.topic,
             partitions=arguments.partitions,
