@@ -207,8 +207,7 @@ def run_snippet(text: str, names: dict[str, object]) -> None:
 def test_a_snippet_writes(client: str, cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     (snippet,) = [text for text in blocks("Clients of the network", "python") if f"from {client}" in text]
     monkeypatch.chdir(cluster.directory)
-    password = (cluster.directory / "ann/ann.password").read_text().strip()
-    run_snippet(snippet.replace(ADDRESS, cluster.bootstrap), {"password": password})
+    run_snippet(snippet.replace(ADDRESS, cluster.bootstrap), {})
     assert f"from {client}" in written(cluster)
 
 
