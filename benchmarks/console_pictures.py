@@ -76,7 +76,7 @@ async def picture_the_demo(cluster: Cluster, address: str, folder: Path) -> None
     async with page_of(address, "light") as overview, page_of(address, "dark") as topic:
         await overview.goto(f"{origin}/overview")
         await topic.goto(f"{origin}/topics/topic?name={FLIGHTS}")
-        await overview.get_by_text(f"broker {first.id} is fenced").wait_for()
+        await overview.get_by_text(f"broker {first.id} is fenced").first.wait_for()
         await overview.get_by_text("All partitions are healthy").wait_for()
         await take(overview, folder / "console-overview.png")
         await overview.goto(f"{origin}/messages?topic={FLIGHTS}&from=newest&count=50")
