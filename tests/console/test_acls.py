@@ -54,8 +54,8 @@ class Authorizing(FakeAdmin):
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
         wanted = list(filters)
-        assert all(one.exact is not None for one in wanted)
-        gone = [acl for acl in self.acls if any(one.matches(acl) for one in wanted)]
+        assert all(acl_filter.exact is not None for acl_filter in wanted)
+        gone = [acl for acl in self.acls if any(acl_filter.matches(acl) for acl_filter in wanted)]
         self.calls.append(("delete", gone))
         self.acls = [acl for acl in self.acls if acl not in gone]
         return gone

@@ -273,8 +273,8 @@ def creation_command(acls: Sequence[Acl]) -> str:
     acl = acls[0]
     words = ["--deny"] if acl.permission == AclPermission.DENY else []
     words += option("--principal", acl.principal)
-    for one in acls:
-        words += option("--operation", name_of(AclOperation, one.operation))
+    for of_operation in acls:
+        words += option("--operation", name_of(AclOperation, of_operation.operation))
     words += _resource_words(acl.resource_type, acl.resource_name)
     if acl.pattern_type == PatternType.PREFIXED:
         words.append("--prefixed")

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class TableAnswer(Generic[T]):
     """The rows that the cluster reported, or none and the reason `trouble` why they are missing.
 
     `has_no_authorizer` is True if the reason is that the cluster has no authorizer.
@@ -27,19 +27,19 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class AccessTable(Generic[T]):
-    """A table of the page: all its rows in order, the rows on this page of the table, and `trouble` as in `Answer`."""
+    """A table of the page: all its rows in order, the rows on this page of the table, and `trouble` as in `TableAnswer`."""
 
     sorted: Sorted[T]
     paged: Paged[T]
     trouble: str
 
 
-async def answered(question: Awaitable[Sequence[T]]) -> Answer[T]:
+async def answered(question: Awaitable[Sequence[T]]) -> TableAnswer[T]:
     """Return the answer of the cluster. A refusal becomes `trouble`, so that the page's other tables are shown."""
     try:
-        return Answer(await question)
+        return TableAnswer(await question)
     except KafkaError as error:
-        return Answer((), error.message, error.code == ErrorCode.SECURITY_DISABLED)
+        return TableAnswer((), error.message, error.code == ErrorCode.SECURITY_DISABLED)
 
 
 def access_table(
