@@ -43,7 +43,7 @@ from .consuming.reading import Reading
 from .consuming.topic_notices import TopicNotices
 from .failures import ClientClosed, UnreadableRecords
 from .kinds import fitted
-from .lifecycle import Lifecycle
+from .lifecycle import Lifecycle, ReadWithAwait
 from .options import checks_options
 from .producing.report_sender import SeparateReportSender
 from .records import Committable, ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 @checks_options(*CONSUMER_OPTIONS)
-class Consumer(Positions, ConsumerQuestions):
+class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
     """A reader of records: of topics shared with a group (`group_id`), of whole topics, or of assigned partitions.
 
         async with Consumer("orders", group_id="billing", auto_offset_reset="earliest") as consumer:

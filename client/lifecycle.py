@@ -7,8 +7,41 @@ loops would corrupt its state unnoticed.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from .failures import ClientClosed
+
+
+class UsedWithAwait:
+    """The base of clients for asyncio. A plain `with` or `for` raises TypeError with the right form.
+
+    Type checkers do not see the refusals, so to them a client is no plain context manager.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self):
+            raise TypeError(self._right_form("with"))
+
+        def __exit__(self, *exc):  # Python looks for it before it calls `__enter__`.
+            raise TypeError(self._right_form("with"))
+
+    def _right_form(self, keyword: str) -> str:
+        name = type(self).__name__
+        return f"{name} is a client for asyncio: use `async {keyword}`, or ottla.sync.{name} without asyncio"
+
+
+class ReadWithAwait(UsedWithAwait):
+    """The base of clients for asyncio that `async for` reads."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self):
+            raise TypeError(self._right_form("for"))
 
 
 class Lifecycle:

@@ -8,7 +8,7 @@ made.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import wraps
 from types import NoneType
@@ -134,7 +134,23 @@ def checks_options(*options: DeclaredOption) -> Callable[[ClassT], ClassT]:
     return decorate
 
 
-def _unknown(owner: str, name: str, known: Mapping[str, object]) -> str:
+def names_nearest_field(cls: ClassT) -> ClassT:
+    """Decorate a dataclass, so that its TypeError for an unknown keyword argument names the nearest field."""
+    init = cls.__init__
+    known = names_of(cls)
+
+    @wraps(init)
+    def checked(self: object, *arguments: object, **given: object) -> None:
+        for name in given:
+            if name not in known:
+                raise TypeError(_unknown(cls.__name__, name, known))
+        init(self, *arguments, **given)
+
+    cls.__init__ = checked
+    return cls
+
+
+def _unknown(owner: str, name: str, known: Collection[str]) -> str:
     elsewhere = LIBRDKAFKA.get(name) or JAVA.get(name)
     meant = elsewhere if elsewhere in known else nearest(name.replace(".", "_"), known)
     return f"{owner} has no option {name!r}; " + (

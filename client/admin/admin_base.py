@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self, Unpack
 
+from ..lifecycle import UsedWithAwait
 from ..options import group_of
 from ..security.options import SecurityOptions
 from ..security.security import security_of
@@ -11,7 +12,7 @@ from .options import AdminConnection, AdminOptions
 from .session import AdminSession
 
 
-class AdminBase:
+class AdminBase(UsedWithAwait):
     """The base of the classes that `Admin` is composed of, one class for each theme."""
 
     def __init__(self, **options: Unpack[AdminOptions]) -> None:

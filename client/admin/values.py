@@ -9,6 +9,7 @@ from typing import Annotated, Final, NamedTuple
 from ...protocol.errors import KafkaError
 from ..bounds import INT16_MAX, INT32_MAX, BrokerId, Finite, Name, NamedNumbers, PartitionNumber, Within
 from ..connections.metadata import BrokerAddress
+from ..options import names_nearest_field
 from ..records import TopicPartition
 
 TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE = 2, 4, 8
@@ -49,6 +50,7 @@ def config_text(value: ConfigValue) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
+@names_nearest_field
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create; -1 leaves a number to the cluster's defaults. `assignments` has the replicas of each

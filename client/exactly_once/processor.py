@@ -18,6 +18,7 @@ from ...protocol.errors import KafkaError
 from ..backoff import Backoff
 from ..consumer import Consumer
 from ..failures import OutOfTurn
+from ..lifecycle import ReadWithAwait
 from ..options import checks_options, group_of
 from ..producer import Producer
 from ..records import ConsumerRecord
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 @checks_options(*EXACTLY_ONCE_OPTIONS)
-class ExactlyOnce:
+class ExactlyOnce(ReadWithAwait):
     """A processor that turns records into other records, each exactly once, in spite of failures.
 
     Records read, records written and offsets are one transaction. Members of a group share the work.

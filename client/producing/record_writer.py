@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ...protocol.errors import KafkaError
 from ..connections.cluster import Cluster
-from ..lifecycle import Lifecycle
+from ..lifecycle import Lifecycle, UsedWithAwait
 from .appending import TURN_RECORDS, Appender
 from .audit import WritingAuditor
 from .columns.sending import ColumnsDelivery
@@ -48,7 +48,7 @@ class WriterParts:
     """The auditor that counts records; None without an audit."""
 
 
-class RecordWriter:
+class RecordWriter(UsedWithAwait):
     """A writer that takes records, chooses their partitions and returns their results. See Producer for the options."""
 
     def __init__(

@@ -60,6 +60,21 @@ def exactly(message: str) -> str:
 
 
 @pytest.mark.parametrize("kind", NAMES)
+async def test_a_plain_block_is_refused_with_the_right_form(cluster: FakeCluster, kind: Any) -> None:
+    client = kind(bootstrap_servers=cluster.bootstrap)
+    name = kind.__name__
+    message = f"{name} is a client for asyncio: use `async with`, or ottla.sync.{name} without asyncio"
+    with pytest.raises(TypeError, match=exactly(message)), client:
+        pass
+
+
+async def test_a_plain_loop_over_a_consumer_is_refused_with_the_right_form(cluster: FakeCluster) -> None:
+    consumer: Any = Consumer(bootstrap_servers=cluster.bootstrap)
+    with pytest.raises(TypeError, match=r"use `async for`, or ottla\.sync\.Consumer without asyncio"):
+        list(consumer)
+
+
+@pytest.mark.parametrize("kind", NAMES)
 async def test_before_the_start(cluster: FakeCluster, kind: Any) -> None:
     client = kind(bootstrap_servers=cluster.bootstrap)
     message = (

@@ -158,6 +158,10 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
         producer_call(begin_twice, **{"bootstrap.servers": "localhost:9092"}),
         "TypeError: Producer has no option 'bootstrap.servers'; the nearest is 'bootstrap_servers'",
     ),
+    "a field of a topic by a wrong name": (
+        admin_call(lambda admin: admin.create_topics([NewTopic("x", config={"retention.ms": 1})])),  # type: ignore[call-arg]
+        "TypeError: NewTopic has no option 'config'; the nearest is 'configs'",
+    ),
     "an option of the wrong type": (
         producer_call(begin_twice, linger_ms="5"),
         "TypeError: linger_ms is a number, not '5'",

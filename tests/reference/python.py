@@ -43,7 +43,11 @@ def attribute_texts(kind: type) -> dict[str, str]:
 
 def calls(kind: type) -> dict[str, Any]:
     """Return the public methods and properties of a class, those of the most basic class first."""
-    bases = [base for base in kind.__mro__[:-1] if base.__module__.startswith("ottla.")]
+    bases = [
+        base
+        for base in kind.__mro__[:-1]
+        if base.__module__.startswith("ottla.") and any(not name.startswith("_") for name in vars(base))
+    ]
     ordered = [bases[-1], *bases[1:-1], bases[0]] if len(bases) > 1 else bases
     names = dict.fromkeys(name for base in ordered for name in vars(base) if not name.startswith("_"))
     found = {name: inspect.getattr_static(kind, name) for name in names}
