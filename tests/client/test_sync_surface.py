@@ -48,15 +48,16 @@ def public(kind: type) -> dict[str, Any]:
         for name in dir(kind)
         if not name.startswith("_") and not isinstance(getattr(kind, name), type(ottla))
     }
+    # The plain names go first: clients for asyncio have them too, as refusals.
     special = (
-        "__aenter__",
-        "__aexit__",
-        "__aiter__",
-        "__anext__",
         "__enter__",
         "__exit__",
         "__iter__",
         "__next__",
+        "__aenter__",
+        "__aexit__",
+        "__aiter__",
+        "__anext__",
     )
     return found | {name.replace("__a", "__"): getattr(kind, name) for name in special if hasattr(kind, name)}
 
