@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.commands.cluster import show
-from ottla.cli.commands.cluster.report import NeedyTopic, headline, needy_topics, report_of
+from ottla.cli.commands.cluster.report import NeedyTopic, headline, imbalance_text, needy_topics, report_of
 from ottla.cli.commands.cluster.survey import Adding, Survey, assess
 from ottla.cli.main import main
 from ottla.client.admin import ClusterDescription, FencedBroker, QuorumDescription
@@ -54,6 +54,18 @@ def test_a_healthy_cluster_is_said_in_a_word() -> None:
     report = report_of(found)
     assert [broker["state"] for broker in report["brokers"]] == ["healthy", "healthy"]
     assert (report["healthy"], report["under_replicated"]) == (True, [])
+
+
+def test_a_hint_says_that_leaders_are_unbalanced() -> None:
+    other = (2, (1, 2))
+    found = survey_of(topic("orders", other, other, WHOLE), live=(1, 2))
+    assert imbalance_text(found) == (
+        "2 of 3 partitions are not led by the preferred replica: 'ottla cluster elect' lets it lead"
+    )
+    few = survey_of(topic("orders", other, *[WHOLE] * 9), live=(1, 2))
+    assert imbalance_text(few) == ""
+    cannot_lead = survey_of(topic("orders", (2, (2,)), LOST), live=(2,))
+    assert imbalance_text(cannot_lead) == "", "no preferred replica is in sync"
 
 
 def test_dead_brokers_stand_first_with_the_time_of_their_fence() -> None:

@@ -13,6 +13,9 @@ from ...terminal.text import counted
 from .survey import HEALTHY, OFFLINE, REASSIGNING, UNDER_REPLICATED, Survey, own_first
 
 FENCED: Final = "fenced"
+IMBALANCE_PERCENT: Final = 10
+"""Percentage of partitions that may be led by another broker than their preferred replica without a hint, as by
+default for `leader.imbalance.per.broker.percentage`."""
 NAMED_MAX: Final = 3
 """The most brokers that the headline names for one state."""
 
@@ -112,6 +115,25 @@ def needy_topics(found: Survey) -> list[NeedyTopic]:
             needy.append((own_first(topic)[0], NeedyTopic(topic.name, len(topic.partitions), *counts)))
     needy.sort(key=lambda need: (need[0], -need[1].offline, -need[1].under_replicated))
     return [topic for _, topic in needy]
+
+
+def imbalance_text(found: Survey) -> str:
+    """Return the hint that many partitions are led by another broker than their preferred replica; empty if few are.
+
+    A partition counts if its preferred replica, the first in its list, is in sync and could lead.
+    """
+    partitions = [partition for topic in found.topics for partition in topic.partitions.values()]
+    count = sum(
+        0 <= partition.leader != partition.replicas[0] in partition.isr
+        for partition in partitions
+        if partition.replicas
+    )
+    if count * 100 <= IMBALANCE_PERCENT * len(partitions):
+        return ""
+    return (
+        f"{count} of {counted(len(partitions), 'partition')} {'is' if count == 1 else 'are'} not led by the preferred "
+        "replica: 'ottla cluster elect' lets it lead"
+    )
 
 
 def headline(found: Survey, now_s: float) -> Shaded:

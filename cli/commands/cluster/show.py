@@ -14,7 +14,7 @@ from ...run_client import run_client
 from ...terminal.output import print_json, print_table, separate
 from ...terminal.shades import Shade, Shaded, faults, state
 from ...terminal.text import counted, say
-from .report import NeedyTopic, headline, needy_topics, report_of
+from .report import NeedyTopic, headline, imbalance_text, needy_topics, report_of
 from .survey import Survey, survey
 
 TOPICS_MAX: Final = 10
@@ -77,6 +77,8 @@ def show(arguments: argparse.Namespace) -> int:
     say(f"cluster {report['cluster_id']}: {size}")
     say(headline(found, time.time()))
     _print_brokers(report["brokers"], is_wide=is_wide)
+    if imbalance := imbalance_text(found):
+        say(imbalance)
     _print_quorum(report["quorum"], is_wide=is_wide)
     _print_topics(needy_topics(found), shows_all=arguments.all, is_wide=is_wide)
     return 0
