@@ -27,7 +27,7 @@ class TableAnswer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class AccessTable(Generic[T]):
-    """A table of the page: all its rows in order, the rows on this page of the table, and `trouble` as in `TableAnswer`."""
+    """A table of the page: all its rows in order, the rows on this page, and `trouble` as in `TableAnswer`."""
 
     sorted: Sorted[T]
     paged: Paged[T]
