@@ -46,6 +46,10 @@ PREVIEW_S: Final = 30 * 60.0
 """Seconds after which a preview must be shown again before its change is carried out."""
 ACLS_DELETED_MAX: Final = 200
 """The most ACLs that one change deletes, since its preview lists them with their effects."""
+MOVES_MAX: Final = 5_000
+"""The most partitions whose replicas one change moves."""
+TOPICS_UNTHROTTLED_MAX: Final = 5_000
+"""The most topics whose settings are read to find the limits of copying that reassignments left behind."""
 POINTS_MAX: Final = 300
 """The most points of each series that are remembered for each span of charts."""
 COMMITS_MAX: Final = 450

@@ -8,8 +8,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 from ..client.records import TopicPartition
+
+COMMAND_MAX: Final = 64 * 1024
+"""The most characters of a shown command; a longer one does not suit a terminal."""
 
 
 def command(*words: str, names: Sequence[str] = (), options: Sequence[str | bytes] = ()) -> str:

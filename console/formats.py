@@ -51,6 +51,11 @@ def count(number: float | None) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Format a number of things: `1 partition`, `1,200 partitions`. The plural of the noun ends in s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def rate(number: float | None) -> str:
     """Format a number per second: `1,234/s`, with a decimal if it is small."""
     if number is None:

@@ -57,21 +57,27 @@ def plan(
     sizes: Mapping[Key, int] | None = None,
     hosts: Mapping[int, str] | None = None,
     balance: bool = True,
+    targets: Collection[int] | None = None,
 ) -> Plan:
     """Return a balanced reassignment plan for these partitions (replicas by topic and index, preferred leader first).
 
     `racks` has every broker that may hold replicas, with its rack; new brokers are included. `leaving` are brokers to
     be emptied. `sizes` has the bytes of each partition, 1 if unknown. `hosts` has the machines of brokers that share a
-    machine. Without `balance` only the leaving brokers are emptied, onto the brokers with the fewest replicas. Raises
-    NoPlan.
+    machine. Without `balance` only the leaving brokers are emptied, onto the brokers with the fewest replicas, of which
+    `targets` may name some. Raises NoPlan, and ValueError for `targets` of a balanced plan.
     """
+    if balance and targets is not None:
+        raise ValueError("a balanced plan moves replicas to all brokers: give no targets")
     staying = {broker_id: rack for broker_id, rack in racks.items() if broker_id not in leaving}
     for key, present in sorted(replicas.items()):
         if len(present) > len(staying):
             left = "1 broker is" if len(staying) == 1 else f"{len(staying)} brokers are"
             raise NoPlan(f"{key[0]}-{key[1]} has {len(present)} replicas, and {left} left for them")
     board = _Board(replicas, staying, sizes or {}, hosts or {})
-    _emptied(board)
+    _emptied(
+        board,
+        board.held if targets is None else [broker_id for broker_id in board.held if broker_id in targets],
+    )
     if balance:
         _evened(board)
         _led(board)
@@ -133,9 +139,9 @@ class _Board:
         return Plan(moves)
 
 
-def _emptied(board: _Board) -> None:
-    """Move replicas off brokers that leave or are unknown, to brokers with free racks and few replicas; the largest
-    partitions first, while there is a choice."""
+def _emptied(board: _Board, targets: Collection[int]) -> None:
+    """Move replicas off brokers that leave or are unknown, to those of the brokers `targets` with free racks and few
+    replicas; the largest partitions first, while there is a choice. Raises NoPlan."""
     stranded = [
         (-board.size(key), key, broker_id)
         for key, present in board.replicas.items()
@@ -143,8 +149,13 @@ def _emptied(board: _Board) -> None:
         if broker_id not in board.held
     ]
     for _, key, source in sorted(stranded):
+        free = [broker_id for broker_id in targets if key not in board.held[broker_id]]
+        if not free:
+            raise NoPlan(
+                f"each broker that may take {key[0]}-{key[1]} from broker {source} has a replica of it"
+            )
         target = min(
-            (broker_id for broker_id in board.held if key not in board.held[broker_id]),
+            free,
             key=lambda broker_id: (
                 board.crowding(key, broker_id, source),
                 len(board.held[broker_id]),

@@ -54,6 +54,10 @@ class SharedAnswer(Generic[AnswerT]):
             asking.result()
         return self._answer
 
+    def expire(self) -> None:
+        """Let the next page repeat the request, since the answer has changed."""
+        self._fresh_until_s = -1.0
+
     async def stop(self) -> None:
         """Stop asking, and drop the answer."""
         self._drop()

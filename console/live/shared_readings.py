@@ -18,6 +18,7 @@ from .group_lags import GroupLags, read_lags
 from .lag_history import LagHistory
 from .sampler import Sampler
 from .shared_answer import AGE_S, SharedAnswer
+from .throttles import Throttles, read_throttles
 
 PATIENCE_S: Final = 1.0
 """Seconds that a page waits for a reading, before it is shown without the reading."""
@@ -53,6 +54,7 @@ class SharedReadings:
         self._admin, self._sampler, self._now = admin, sampler, now
         self._groups = SharedAnswer(self._read_groups)
         self._sizes = SharedAnswer(self._read_sizes)
+        self._throttles = SharedAnswer(self._read_throttles)
         self._described: OrderedDict[str, tuple[float, GroupDescription]] = OrderedDict()
         self.lag_history = LagHistory()
         """The lag of groups that pages showed, over time."""
@@ -71,6 +73,15 @@ class SharedReadings:
         """
         return await self._sizes.get(patience_s=patience_s)
 
+    async def throttles(self, *, patience_s: float = PATIENCE_S) -> Throttles | None:
+        """Return the limits of copying of all brokers, some seconds old; None if the reading takes longer than
+        `patience_s`. Raises KafkaError."""
+        return await self._throttles.get(patience_s=patience_s)
+
+    def expire_throttles(self) -> None:
+        """Let the next page read the limits of copying again, since a change has altered them."""
+        self._throttles.expire()
+
     async def describe(self, names: Iterable[str]) -> dict[str, GroupDescription]:
         """Return descriptions of groups, at most AGE_S seconds old. Groups that cannot be described are left out."""
         gate = asyncio.Semaphore(DESCRIBED_AT_ONCE)
@@ -84,7 +95,7 @@ class SharedReadings:
 
     async def stop(self) -> None:
         """Stop reading, and drop all readings."""
-        await asyncio.gather(self._groups.stop(), self._sizes.stop())
+        await asyncio.gather(self._groups.stop(), self._sizes.stop(), self._throttles.stop())
 
     async def _described_now(self, name: str) -> GroupDescription | None:
         at_s, known = self._described.get(name, (0.0, None))
@@ -107,6 +118,9 @@ class SharedReadings:
         groups, silent = joined(await self._admin.list_groups_by_broker())
         listed = {group.group_id: group for group in sorted(groups, key=lambda group: group.group_id)}
         return AllGroups(at_s, listed, silent, await read_lags(self._admin, list(listed.values())))
+
+    async def _read_throttles(self) -> Throttles:
+        return await read_throttles(self._admin)
 
     async def _read_sizes(self) -> dict[str, TopicSize]:
         snapshot = await self._sampler.snapshot()

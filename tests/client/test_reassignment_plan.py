@@ -99,6 +99,30 @@ def test_emptying_moves_only_what_has_to_go(
     assert found.moves.keys() == {key for key, was in placement.items() if set(was) & leaving}
 
 
+@settings(max_examples=100)
+@given(clusters(), st.sets(st.integers(1, 8)))
+def test_only_targets_get_replicas(
+    given_: tuple[Placement, dict[int, str | None], set[int], dict[Key, int]], targets: set[int]
+) -> None:
+    placement, racks, leaving, sizes = given_
+    allowed = targets & (racks.keys() - leaving)
+    enough = all(len(allowed - set(was)) >= len(set(was) & leaving) for was in placement.values())
+    if not enough:
+        with pytest.raises(
+            NoPlan, match=r"each broker that may take t\d-\d from broker \d has a replica of it"
+        ):
+            plan(placement, racks, leaving=leaving, sizes=sizes, balance=False, targets=targets)
+        return
+    found = plan(placement, racks, leaving=leaving, sizes=sizes, balance=False, targets=targets)
+    assert all(set(move.added) <= allowed for move in found.moves.values())
+    assert found.moves.keys() == {key for key, was in placement.items() if set(was) & leaving}
+
+
+def test_a_balanced_plan_has_no_targets() -> None:
+    with pytest.raises(ValueError, match="give no targets"):
+        plan({("t", 0): (1,)}, {1: None, 2: None}, targets=[2])
+
+
 @pytest.mark.parametrize(("old", "new"), [(3, 5), (3, 4), (4, 6)])
 def test_brokers_that_join_take_their_share_and_no_more_is_moved(old: int, new: int) -> None:
     placement = {

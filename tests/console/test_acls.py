@@ -200,7 +200,7 @@ def test_acls_are_created_after_a_preview() -> None:
     )
     assert f"{command} --host 10.0.0.0/8" in preview
     assert admin.changes() == []
-    assert "2 ACLs for User:ann were created" in seen(browser.read(browser.change(CREATE, **fields)))
+    assert "created for User:ann: 2 ACLs" in seen(browser.read(browser.change(CREATE, **fields)))
     prefixed = READS._replace(pattern_type=PatternType.PREFIXED, host="10.0.0.0/8")
     assert admin.acls == [prefixed, prefixed._replace(operation=AclOperation.WRITE)]
     again = with_query(fields, **{"operation ALTER": "yes"})

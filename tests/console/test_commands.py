@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from ottla.client.records import TopicPartition
-from ottla.console.commands import command, offset_words, option, quoted
+from ottla.console.commands import COMMAND_MAX, command, offset_words, option, quoted
 from ottla.console.formats import shown
-from ottla.console.pages.messages.sending import COMMAND_MAX, OneRecord
+from ottla.console.pages.messages.sending import OneRecord
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_partitions_that_are_reassigned() -> None:
     admin = in_trouble()
     browser = Browser(admin).enter()
     address = "/overview/partitions?state=reassigning"
-    assert "No partition is being reassigned. ottla cluster reassign" in seen(browser.read(address))
+    assert "No partition is being reassigned. Reassignments" in seen(browser.read(address))
 
     async def list_partition_reassignments() -> dict[TopicPartition, OngoingReassignment]:
         return {TopicPartition("orders", 5): OngoingReassignment((1, 2, 3), (3,), ())}

@@ -54,6 +54,15 @@ async def test_all_pages_share_one_request() -> None:
     await costly.stop()
 
 
+async def test_an_answer_that_has_changed_is_asked_for_at_once() -> None:
+    slow = Slow()
+    costly = slow.costly()
+    assert await costly.get(patience_s=9) == 1
+    costly.expire()
+    assert await costly.get(patience_s=9) == 2
+    await costly.stop()
+
+
 async def test_an_expensive_request_is_repeated_less_often() -> None:
     slow = Slow()
     slow.takes_cpu_s = 2.0

@@ -25,7 +25,7 @@ from ...access_rules import AccessRules, rules_about
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Outdated, Visit, check_as_shown
 from ...bounds import ACLS_DELETED_MAX
 from ...commands import command, option
-from ...formats import count, link
+from ...formats import count, counted, link
 from ...searching import has_words
 from ...sorting import Column
 from .acl_effects import effects, warnings_of
@@ -235,7 +235,7 @@ async def plan_creation(visit: Visit) -> Change:
         raise BadQuestion("these ACLs exist already: there is nothing to change")
     differences = _creation(rules, acls)
     return Change(
-        title=f"Create {len(acls)} {'ACL' if len(acls) == 1 else 'ACLs'}",
+        title=f"Create {counted(len(acls), 'ACL')}",
         differences=differences,
         carry_out=partial(_create, acls, differences),
         command=creation_command(acls),
@@ -265,7 +265,7 @@ async def _create(acls: Sequence[Acl], shown: Sequence[Difference], visit: Visit
         raise Outdated(f"somebody else has created {existing[0]}")
     check_as_shown(shown, _creation(rules, acls))
     await visit.admin.create_acls(acls)
-    return Done(f"{len(acls)} ACLs for {acls[0].principal} were created", "/access")
+    return Done(f"created for {acls[0].principal}: {counted(len(acls), 'ACL')}", "/access")
 
 
 def creation_command(acls: Sequence[Acl]) -> str:
@@ -363,7 +363,7 @@ async def plan_deletion(visit: Visit) -> Change:
     rules = await rules_about(visit.admin, AclFilter())
     differences = _deletion(rules, acls)
     return Change(
-        title=f"Delete {len(acls)} {'ACL' if len(acls) == 1 else 'ACLs'}",
+        title=f"Delete {counted(len(acls), 'ACL')}",
         differences=differences,
         carry_out=partial(_delete, acls, differences),
         command=deletion_command(wanted),
@@ -383,7 +383,7 @@ async def _delete(acls: Sequence[Acl], shown: Sequence[Difference], visit: Visit
         raise Outdated(f"somebody else has deleted {gone[0]}")
     check_as_shown(shown, _deletion(rules, acls))
     await visit.admin.delete_acls([AclFilter(*acl) for acl in acls])
-    return Done(f"{len(acls)} ACLs were deleted", "/access")
+    return Done(f"deleted: {counted(len(acls), 'ACL')}", "/access")
 
 
 def deletion_command(wanted: AclFilter) -> str:

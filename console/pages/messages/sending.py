@@ -6,17 +6,14 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from ....client.connections.metadata import TopicInfo
 from ....client.producer import Producer
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
-from ...commands import command, option, quoted
+from ...commands import COMMAND_MAX, command, option, quoted
 from ...formats import link
 
 BYTES_AS = ("text", "base64", "nothing")
-COMMAND_MAX: Final = 64 * 1024
-"""The most characters of a shown command; a longer one does not suit a terminal."""
 
 
 async def send_form(visit: Visit) -> Form:
