@@ -16,7 +16,7 @@ _SOURCES: Final = ("broker", "all brokers")
 
 
 @dataclass(frozen=True, slots=True)
-class Throttle:
+class CopyLimit:
     """The limits of a broker in bytes per second: of what it sends as a leader, and of what it copies as a follower.
 
     None is no limit.
@@ -30,11 +30,11 @@ class Throttle:
 class Throttles:
     """The limits of the brokers that have one. `trouble` is the reason why limits of brokers are unknown."""
 
-    brokers: Mapping[int, Throttle] = field(default_factory=dict)
+    brokers: Mapping[int, CopyLimit] = field(default_factory=dict)
     trouble: str = ""
 
 
-def throttle_of(entries: list[ConfigEntry]) -> Throttle | None:
+def throttle_of(entries: list[ConfigEntry]) -> CopyLimit | None:
     """Return the limits among a broker's settings; None without a limit."""
     found = {
         entry.name: int(entry.value)
@@ -44,14 +44,14 @@ def throttle_of(entries: list[ConfigEntry]) -> Throttle | None:
         and (entry.value or "").isdecimal()
         and entry.value
     }
-    return Throttle(found.get(RATES[0]), found.get(RATES[1])) if found else None
+    return CopyLimit(found.get(RATES[0]), found.get(RATES[1])) if found else None
 
 
 async def read_throttles(admin: Admin) -> Throttles:
     """Return the limits of all live brokers. Raises KafkaError if the cluster does not list its brokers."""
     brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
     answers = await asyncio.gather(*(_settings(admin, broker) for broker in brokers))
-    found: dict[int, Throttle] = {}
+    found: dict[int, CopyLimit] = {}
     trouble = ""
     for broker, answer in zip(brokers, answers, strict=True):
         if isinstance(answer, KafkaError):

@@ -9,14 +9,14 @@ from typing import Final
 from ....client.connections.metadata import NO_LEADER
 from ...area import BadQuestion
 from ...formats import numbers, size
-from .placement import Placement
-from .plans import Move
+from .placement import WantedPlacement
+from .plans import ReplicaMove
 
 NAMES_SHOWN: Final = 5
 """The most partitions that a sentence names."""
 
 
-def check(placement: Placement, moves: Sequence[Move]) -> None:
+def check(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> None:
     """Raise BadQuestion if the moves cannot succeed: the message names each reason."""
     reasons = [
         *_impossible_replicas(placement, moves),
@@ -27,14 +27,14 @@ def check(placement: Placement, moves: Sequence[Move]) -> None:
         raise BadQuestion("; ".join(reasons))
 
 
-def names(moves: Iterable[Move]) -> str:
+def names(moves: Iterable[ReplicaMove]) -> str:
     """Return the names of some partitions, and the number of the others."""
     every = [move.name for move in moves]
     others = len(every) - NAMES_SHOWN
     return ", ".join(every[:NAMES_SHOWN]) + (f" and {others:,} more" if others > 0 else "")
 
 
-def _impossible_replicas(placement: Placement, moves: Sequence[Move]) -> Iterable[str]:
+def _impossible_replicas(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
     live = placement.live
     absent = sorted({broker for move in moves for broker in move.added if broker not in live})
     if absent:
@@ -45,7 +45,7 @@ def _impossible_replicas(placement: Placement, moves: Sequence[Move]) -> Iterabl
         yield f"{names(doubled)} would have two replicas on one broker"
 
 
-def _unready_partitions(placement: Placement, moves: Sequence[Move]) -> Iterable[str]:
+def _unready_partitions(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
     if under_way := [move for move in moves if move.partition in placement.reassigning]:
         yield f"{names(under_way)} is being reassigned already: wait for the end, or cancel it"
     leaderless = [
@@ -57,14 +57,14 @@ def _unready_partitions(placement: Placement, moves: Sequence[Move]) -> Iterable
         yield f"{names(leaderless)} has no leader, so nothing can be copied"
 
 
-def _full_brokers(placement: Placement, moves: Sequence[Move]) -> Iterable[str]:
+def _full_brokers(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
     for broker, wanted in sorted(arriving(moves).items()):
         free = placement.free.get(broker)
         if free is not None and wanted > free:
             yield f"broker {broker} has {size(free)} free, and the moves copy {size(wanted)} to it"
 
 
-def arriving(moves: Sequence[Move]) -> Counter[int]:
+def arriving(moves: Sequence[ReplicaMove]) -> Counter[int]:
     """Return the known bytes that each broker has to copy."""
     found: Counter[int] = Counter()
     for move in moves:
@@ -73,7 +73,9 @@ def arriving(moves: Sequence[Move]) -> Counter[int]:
     return found
 
 
-def warnings_of(placement: Placement, moves: Sequence[Move], least_in_sync: Mapping[str, int]) -> str:
+def warnings_of(
+    placement: WantedPlacement, moves: Sequence[ReplicaMove], least_in_sync: Mapping[str, int]
+) -> str:
     """Return warnings about the effects of moves. `least_in_sync` has `min.insync.replicas` of topics, where known."""
     found = []
     behind = [

@@ -18,8 +18,8 @@ from ...bounds import MOVES_MAX
 from ...formats import count, counted, link, numbers, size
 from ...key_values import edited, lines_fields, pairs_of
 from .checks import check, warnings_of
-from .placement import Placement, free_bytes, placement_of
-from .plans import Move, exact, off, spread
+from .placement import WantedPlacement, free_bytes, placement_of
+from .plans import ReplicaMove, exact, off, spread
 from .preview import move_command, move_lines
 
 ADDRESS: Final = "/reassignments"
@@ -62,7 +62,12 @@ def limit_of(visit: Visit) -> int | None:
 
 
 async def _broker_boxes(
-    visit: Visit, placement: Placement, label: str, *, chosen: Collection[int], without: int | None = None
+    visit: Visit,
+    placement: WantedPlacement,
+    label: str,
+    *,
+    chosen: Collection[int],
+    without: int | None = None,
 ) -> FormField:
     """Return a check box for each active broker, with its rack, replicas and free space.
 
@@ -102,7 +107,7 @@ async def _folders(visit: Visit) -> Mapping[int, Sequence[LogDirDescription]]:
     return {broker: folders for broker, folders in answers.items() if not isinstance(folders, KafkaError)}
 
 
-def _chosen_brokers(visit: Visit, placement: Placement) -> list[int]:
+def _chosen_brokers(visit: Visit, placement: WantedPlacement) -> list[int]:
     """Return the brokers whose boxes are checked. Raises BadQuestion."""
     chosen = [
         int(name.removeprefix(f"{_BROKER} "))
@@ -158,7 +163,7 @@ async def topic_form(visit: Visit) -> Form:
     )
 
 
-def _topic(placement: Placement, name: str) -> TopicInfo:
+def _topic(placement: WantedPlacement, name: str) -> TopicInfo:
     if (topic := placement.topics.get(name)) is None:
         raise NotThere(f"there is no topic {name!r}")
     return topic
@@ -234,7 +239,7 @@ async def broker_form(visit: Visit) -> Form:
     placement = await placement_of(visit, with_sizes=False)
     _check_holds(placement, broker)
     return Form(
-        f"Move replicas off broker {broker}",
+        f"ReplicaMove replicas off broker {broker}",
         (
             await _broker_boxes(visit, placement, "to the brokers", chosen=placement.live, without=broker),
             FormField(name="topics", label="topics", hint="names with commas between; empty: all topics"),
@@ -244,7 +249,7 @@ async def broker_form(visit: Visit) -> Form:
     )
 
 
-def _check_holds(placement: Placement, broker: int) -> None:
+def _check_holds(placement: WantedPlacement, broker: int) -> None:
     if all(broker not in info.replicas for info in placement.partitions().values()):
         raise BadQuestion(f"broker {broker} has no replicas")
 
@@ -258,13 +263,15 @@ async def plan_broker(visit: Visit) -> Change:
     if broker in targets:
         raise BadQuestion(f"broker {broker} is the broker that gives its replicas away")
     moves = off(placement, broker, targets, topics)
-    return await _change(visit, f"Move replicas off broker {broker}", placement, moves)
+    return await _change(visit, f"ReplicaMove replicas off broker {broker}", placement, moves)
 
 
 # ------------------------------------------------------------ the change
 
 
-async def _change(visit: Visit, title: str, placement: Placement, moves: Sequence[Move]) -> Change:
+async def _change(
+    visit: Visit, title: str, placement: WantedPlacement, moves: Sequence[ReplicaMove]
+) -> Change:
     """Check planned moves, and return the change with its preview. Raises BadQuestion for moves that cannot succeed."""
     if not moves:
         raise BadQuestion("no replica has to move")
@@ -286,7 +293,7 @@ async def _change(visit: Visit, title: str, placement: Placement, moves: Sequenc
     )
 
 
-async def _least_in_sync(visit: Visit, moves: Iterable[Move]) -> dict[str, int]:
+async def _least_in_sync(visit: Visit, moves: Iterable[ReplicaMove]) -> dict[str, int]:
     """Return `min.insync.replicas` of the topics of these moves. Topics whose settings are refused are left out."""
     found = {}
     for topic in dict.fromkeys(move.partition.topic for move in moves):
@@ -300,7 +307,9 @@ async def _least_in_sync(visit: Visit, moves: Iterable[Move]) -> dict[str, int]:
     return found
 
 
-async def _move(topics: Sequence[TopicInfo], moves: Sequence[Move], limit: int | None, visit: Visit) -> Done:
+async def _move(
+    topics: Sequence[TopicInfo], moves: Sequence[ReplicaMove], limit: int | None, visit: Visit
+) -> Done:
     """Start the planned moves, behind a limit if there is one.
 
     Raises Outdated if replicas or brokers have changed, and KafkaError for partitions that the cluster refused.
@@ -317,7 +326,7 @@ async def _move(topics: Sequence[TopicInfo], moves: Sequence[Move], limit: int |
     return Done(f"the reassignment of {counted(len(moves), 'partition')} has begun", ADDRESS)
 
 
-def _check_as_planned(placement: Placement, moves: Iterable[Move]) -> None:
+def _check_as_planned(placement: WantedPlacement, moves: Iterable[ReplicaMove]) -> None:
     for move in moves:
         info = placement.partition(move.partition)
         now = () if info is None else info.replicas

@@ -14,7 +14,7 @@ from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
 from ...formats import UNKNOWN, byte_rate, link, numbers
 from ...live.snapshots import ClusterSnapshot
-from ...live.throttles import Throttle, Throttles
+from ...live.throttles import CopyLimit, Throttles
 from ...sorting import Column, Sorted
 
 SUGGESTED_MAX: Final = 200
@@ -155,9 +155,9 @@ def leader_rows(snapshot: ClusterSnapshot) -> list[LeaderRow]:
     ]
 
 
-def throttle_rows(throttles: Mapping[int, Throttle]) -> list[ThrottleRow]:
+def throttle_rows(throttles: Mapping[int, CopyLimit]) -> list[ThrottleRow]:
     """Return the limits of copying as lines. Brokers with equal limits share a line."""
-    by_limit: dict[Throttle, list[int]] = {}
+    by_limit: dict[CopyLimit, list[int]] = {}
     for broker, throttle in sorted(throttles.items()):
         by_limit.setdefault(throttle, []).append(broker)
     return [
@@ -187,7 +187,7 @@ async def show(visit: Visit) -> Rendered:
         not_preferred=sum(
             partition.leader not in (NO_LEADER, *partition.replicas[:1]) for partition in partitions
         ),
-        offline=len(snapshot.leaderless),
+        offline=len(snapshot.offline),
         topics=[topic.name for topic in snapshot.topics if not topic.is_internal][:SUGGESTED_MAX],
     )
     return Rendered("Reassignments", "reassignments.html", model)

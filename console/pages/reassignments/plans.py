@@ -9,13 +9,13 @@ from ....client.admin.reassignment_plan import NoPlan, plan
 from ....client.connections.metadata import PartitionInfo
 from ....client.records import TopicPartition
 from ...area import BadQuestion
-from .placement import Placement
+from .placement import WantedPlacement
 
 Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ReplicaMove:
     """New replicas of a partition, preferred leader first; `size` is the bytes of a replica, None if unknown."""
 
     partition: TopicPartition
@@ -42,8 +42,11 @@ class Move:
 
 
 def spread(
-    placement: Placement, partitions: Iterable[TopicPartition], brokers: Collection[int], count: int | None
-) -> list[Move]:
+    placement: WantedPlacement,
+    partitions: Iterable[TopicPartition],
+    brokers: Collection[int],
+    count: int | None,
+) -> list[ReplicaMove]:
     """Plan to spread replicas evenly over the chosen brokers, with as little copying as possible.
 
     `count` is the number of replicas of each partition; None keeps the present numbers. Raises BadQuestion.
@@ -77,8 +80,8 @@ def resized(partition: PartitionInfo, brokers: Collection[int], count: int) -> t
 
 
 def off(
-    placement: Placement, broker: int, targets: Collection[int], topics: Iterable[str] | None
-) -> list[Move]:
+    placement: WantedPlacement, broker: int, targets: Collection[int], topics: Iterable[str] | None
+) -> list[ReplicaMove]:
     """Plan to move all replicas off a broker, to those of the brokers `targets` with the fewest replicas.
 
     `topics` limits the moves to these topics. Raises BadQuestion.
@@ -102,14 +105,14 @@ def off(
     return _moves(placement, infos, {name: found.moves[name].after for name in infos if name in found.moves})
 
 
-def exact(placement: Placement, wanted: Mapping[TopicPartition, Sequence[int]]) -> list[Move]:
+def exact(placement: WantedPlacement, wanted: Mapping[TopicPartition, Sequence[int]]) -> list[ReplicaMove]:
     """Plan to move partitions to exactly these replicas. Raises BadQuestion for a partition that does not exist."""
     infos = _existing(placement, wanted)
     return _moves(placement, infos, {name: tuple(replicas) for name, replicas in wanted.items()})
 
 
 def _existing(
-    placement: Placement, partitions: Iterable[TopicPartition]
+    placement: WantedPlacement, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, PartitionInfo]:
     found = {}
     for name in partitions:
@@ -121,13 +124,13 @@ def _existing(
 
 
 def _moves(
-    placement: Placement,
+    placement: WantedPlacement,
     infos: Mapping[TopicPartition, PartitionInfo],
     after: Mapping[TopicPartition, tuple[int, ...]],
-) -> list[Move]:
+) -> list[ReplicaMove]:
     """Return the moves of the partitions whose replicas change."""
     return [
-        Move(name, infos[name].replicas, replicas, placement.sizes.get(name))
+        ReplicaMove(name, infos[name].replicas, replicas, placement.sizes.get(name))
         for name, replicas in after.items()
         if infos[name].replicas != replicas
     ]

@@ -12,25 +12,27 @@ from ...area import Difference
 from ...commands import COMMAND_MAX, command, option, quoted
 from ...formats import count, counted, duration, numbers, size
 from .checks import arriving
-from .placement import Placement
-from .plans import Move
+from .placement import WantedPlacement
+from .plans import ReplicaMove
 
 LINES_MAX: Final = 300
 """The most partitions of which a preview shows each; with more partitions it shows each topic."""
 
 
-def move_lines(placement: Placement, moves: Sequence[Move], bytes_per_s: int | None) -> list[Difference]:
+def move_lines(
+    placement: WantedPlacement, moves: Sequence[ReplicaMove], bytes_per_s: int | None
+) -> list[Difference]:
     """Return the lines of a preview: moves by partition or by topic, replicas by broker, bytes and the limit."""
     lines = [_line(move) for move in moves] if len(moves) <= LINES_MAX else _topic_lines(moves)
     return [*lines, *_broker_lines(placement, moves), *_total_lines(moves, bytes_per_s)]
 
 
-def _line(move: Move) -> Difference:
+def _line(move: ReplicaMove) -> Difference:
     copied = f" (copies {_bytes(move.copied)})" if move.added else " (copies nothing)"
     return Difference(move.name, numbers(move.before), numbers(move.after) + copied)
 
 
-def _topic_lines(moves: Sequence[Move]) -> list[Difference]:
+def _topic_lines(moves: Sequence[ReplicaMove]) -> list[Difference]:
     lines = []
     for topic, some in groupby(moves, key=lambda move: move.partition.topic):
         of_topic = list(some)
@@ -42,7 +44,7 @@ def _topic_lines(moves: Sequence[Move]) -> list[Difference]:
     return lines
 
 
-def _broker_lines(placement: Placement, moves: Sequence[Move]) -> list[Difference]:
+def _broker_lines(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> list[Difference]:
     before = Counter(broker for move in moves for broker in move.before)
     after = Counter(broker for move in moves for broker in move.after)
     lines, copied = [], arriving(moves)
@@ -61,7 +63,7 @@ def _broker_lines(placement: Placement, moves: Sequence[Move]) -> list[Differenc
     return lines
 
 
-def _total_lines(moves: Sequence[Move], bytes_per_s: int | None) -> list[Difference]:
+def _total_lines(moves: Sequence[ReplicaMove], bytes_per_s: int | None) -> list[Difference]:
     lines = [Difference("bytes to copy", None, _bytes(_copied(moves)))]
     if bytes_per_s is not None:
         seconds = max(arriving(moves).values(), default=0) / bytes_per_s
@@ -71,7 +73,7 @@ def _total_lines(moves: Sequence[Move], bytes_per_s: int | None) -> list[Differe
     return lines
 
 
-def _copied(moves: Sequence[Move]) -> int | None:
+def _copied(moves: Sequence[ReplicaMove]) -> int | None:
     """Return the bytes that moves copy; None if the size of a copied partition is unknown."""
     copied = [move.copied for move in moves]
     return None if None in copied else sum(some or 0 for some in copied)
@@ -81,7 +83,7 @@ def _bytes(copied: int | None) -> str:
     return "an unknown number of bytes" if copied is None else size(copied)
 
 
-def move_command(moves: Sequence[Move], bytes_per_s: int | None) -> str:
+def move_command(moves: Sequence[ReplicaMove], bytes_per_s: int | None) -> str:
     """Return the `ottla cluster reassign` command for these moves; empty if it would be too long for a terminal."""
     words = ["--no-wait", "--yes"]
     if bytes_per_s is not None:
