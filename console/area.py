@@ -290,12 +290,14 @@ class Form:
 class Difference:
     """A line of a change's preview: the name of a value, and its text before and after the change.
 
-    `before` is None if nothing exists yet, `after` is None if nothing will remain.
+    `before` is None if nothing exists yet, `after` is None if nothing will remain. `is_changed` is False for a line
+    about a value that stays as it is.
     """
 
     what: str
     before: str | None
     after: str | None
+    is_changed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

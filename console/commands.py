@@ -53,10 +53,10 @@ def offset_words(offsets: Mapping[TopicPartition, int]) -> list[str]:
     partitions: dict[tuple[str, int], list[int]] = {}
     for partition, offset in sorted(offsets.items()):
         partitions.setdefault((partition.topic, offset), []).append(partition.partition)
-    return [f"{topic}:{_ranges(indexes)}={offset}" for (topic, offset), indexes in partitions.items()]
+    return [f"{topic}:{ranges(indexes)}={offset}" for (topic, offset), indexes in partitions.items()]
 
 
-def _ranges(indexes: Iterable[int]) -> str:
+def ranges(indexes: Iterable[int]) -> str:
     """Format ascending partition numbers as ranges: `0,2-4`."""
     ordered = list(indexes)
     begins = [0, *(place for place, (index, other) in enumerate(pairwise(ordered), 1) if other > index + 1)]

@@ -337,8 +337,8 @@ def test_the_page_shows_progress_and_leaders() -> None:
     admin.ongoing[ORDERS] = OngoingReassignment((1, 4, 2), (4,), (2,))
     page = seen(browser_of(admin).read("/reassignments"))
     assert "orders-0 2 1, 4 4 2 1.0 MiB 100% cancel" in page
-    assert "1 partition is not led by the preferred leader. 1 has no leader." in page
-    assert "broker 1 0 1 move replicas off" in page
+    assert "1 partition is not led by the preferred leader. 1 has no leader" in page
+    assert "broker 1 2 0 1 move off" in page
     reading = seen(Browser(admin).enter().read("/reassignments"))
     assert "cancel" not in reading
 

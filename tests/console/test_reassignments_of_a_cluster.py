@@ -119,3 +119,38 @@ def test_a_slow_copy_is_cancelled_and_its_limit_lifted(
     browser.until("/reassignments", lambda page: "No partition is being reassigned" in page)
     change(cluster, browser, "/reassignments/unthrottle", by_command=by_command)
     browser.until("/reassignments", lambda page: "at most" not in page)
+
+
+@pytest.mark.parametrize("by_command", [False, True])
+def test_preferred_leaders_take_over(
+    cluster: LocalCluster, browser: HttpBrowser, admin: Admin, by_command: bool
+) -> None:
+    topic = new_topic(admin, [1, 2], [2, 3], [3, 1])
+    until(admin, topic, lambda found: [info.leader for info in found] == [1, 2, 3])
+    address = f"/reassignments/partitions?name={topic}"
+    change(cluster, browser, address, by_command=False, replicas="0=2,1\n1=3,2")  # leaders stay
+    until(admin, topic, lambda found: [info.replicas[0] for info in found] == [2, 3, 3])
+    browser.until(f"/topics/topic?name={topic}", lambda page: page.count("not preferred") == 2)
+    preview = change(cluster, browser, "/reassignments/elect", by_command=by_command, topic=topic)
+    assert f"{topic}-0 leader 1 leader 2 {topic}-1 leader 2 leader 3" in preview
+    until(admin, topic, lambda found: [info.leader for info in found] == [2, 3, 3])
+
+
+def test_a_replica_that_is_behind_leads_if_an_operator_says_so(
+    cluster: LocalCluster, browser: HttpBrowser, admin: Admin
+) -> None:
+    topic = new_topic(admin, [1, 2])
+    cluster.kill(2)
+    until(admin, topic, lambda found: found[0].isr == (1,))
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.send_and_wait(topic, b"only broker 1 has this")
+    cluster.kill(1)
+    try:
+        cluster.restart(2)
+        browser.until(f"/topics/topic?name={topic}", lambda page: "offline: no leader" in page)
+        fields = {"topic": topic, "again": topic}
+        preview = change(cluster, browser, "/reassignments/unclean", by_command=False, **fields)
+        assert f"{topic}-0 no leader; in sync: 1; not active: 1 leader 2" in preview
+        until(admin, topic, lambda found: found[0].leader == 2)
+    finally:
+        cluster.heal()

@@ -55,15 +55,14 @@ def _effects_of(
     was = before.decisions(kind, first.resource_name, operations, principal=principal, host=host)
     then = after.decisions(kind, first.resource_name, operations, principal=principal, host=host)
     target = resource_words(kind, first.resource_name, is_prefix=first.pattern_type == PatternType.PREFIXED)
-    return [
-        Difference(
-            f"{_who(first)}: {operation.name} on {target}",
-            _verdict(was[operation], changed),
-            _verdict(then[operation], changed, still=was[operation].allowed == then[operation].allowed),
-        )
-        for operation in operations
-        if was[operation].allowed != then[operation].allowed or {operation, AclOperation.ALL} & named
-    ]
+    lines = []
+    for operation in operations:
+        is_changed = was[operation].allowed != then[operation].allowed
+        if is_changed or {operation, AclOperation.ALL} & named:
+            what = f"{_who(first)}: {operation.name} on {target}"
+            now, later = (_verdict(decisions[operation], changed) for decisions in (was, then))
+            lines.append(Difference(what, now, later if is_changed else f"still {later}", is_changed))
+    return lines
 
 
 def _who(acl: Acl) -> str:
@@ -71,9 +70,9 @@ def _who(acl: Acl) -> str:
     return f"{who} from {'every host' if acl.host == ANYTHING else acl.host}"
 
 
-def _verdict(decision: Decision, changed: Collection[Acl], *, still: bool = False) -> str:
-    """Return a decision in words, with its reason. `still` says that it was the verdict before the change, too."""
-    verdict = f"{'still ' if still else ''}{'allowed' if decision.allowed else 'denied'}"
+def _verdict(decision: Decision, changed: Collection[Acl]) -> str:
+    """Return a decision in words, with its reason."""
+    verdict = "allowed" if decision.allowed else "denied"
     if decision.acl is not None:
         return f"{verdict} by {'a rule of this change' if decision.acl in changed else decision.acl}"
     return f"{verdict}: {_REASONS.get(decision.rule, decision.rule)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...area import Action, Area, View
-from . import ending, moving, page
+from . import elections, ending, moving, page
 
 AREA = Area(
     name="reassignments",
@@ -16,6 +16,8 @@ AREA = Area(
         Action(path="/reassignments/broker", form=moving.broker_form, plan=moving.plan_broker),
         Action(path="/reassignments/cancel", form=ending.cancelling_form, plan=ending.plan_cancelling),
         Action(path="/reassignments/unthrottle", form=ending.lifting_form, plan=ending.plan_lifting),
+        Action(path="/reassignments/elect", form=elections.preferred_form, plan=elections.plan_preferred),
+        Action(path="/reassignments/unclean", form=elections.unclean_form, plan=elections.plan_unclean),
     ),
     probe=lambda admin: admin.list_partition_reassignments(),
 )

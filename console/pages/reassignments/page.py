@@ -48,9 +48,10 @@ class OngoingRow:
 
 @dataclass(frozen=True, slots=True)
 class LeaderRow:
-    """A broker as a table row: the partitions that it leads, and that it would lead if each preferred leader led."""
+    """A broker as a table row: its replicas, the partitions that it leads, and those whose preferred leader it is."""
 
     broker: int
+    replicas: int
     leads: int
     preferred: int
     is_active: bool
@@ -142,16 +143,18 @@ def ongoing_row(topic: TopicInfo | None, ongoing: Ongoing, copies: Copies) -> On
 def leader_rows(snapshot: ClusterSnapshot) -> list[LeaderRow]:
     """Return the table rows of brokers with the partitions that they lead, by id."""
     live = {broker.id for broker in snapshot.cluster.brokers}
+    replicas: Counter[int] = Counter()
     leads: Counter[int] = Counter()
     preferred: Counter[int] = Counter()
     for _, partition in snapshot.partitions():
+        replicas.update(partition.replicas)
         if partition.leader != NO_LEADER:
             leads[partition.leader] += 1
         if partition.replicas:
             preferred[partition.replicas[0]] += 1
     return [
-        LeaderRow(broker, leads[broker], preferred[broker], broker in live)
-        for broker in sorted({*live, *leads, *preferred})
+        LeaderRow(broker, replicas[broker], leads[broker], preferred[broker], broker in live)
+        for broker in sorted({*live, *replicas})
     ]
 
 
