@@ -7,6 +7,7 @@ from typing import Final
 
 from ..client.failures import (
     AuthenticationFailed,
+    AuthorizationFailed,
     ClientError,
     ConnectionLost,
     NoBrokerReachable,
@@ -66,6 +67,10 @@ def failure_of(error: Exception) -> Failure:
 
 
 def _refusal(error: KafkaError) -> Failure:
+    if isinstance(error, AuthorizationFailed) and error.operation:
+        resource = "the cluster" if error.resource == "cluster" else error.resource
+        right = f"the console's user needs the right {error.operation} on {resource}"
+        return Failure(403, "Not authorized", f"{right} ({error.code.name})")
     reason = error.message if isinstance(error, ClientError) else f"{error.message} ({error.code.name})"
     if error.code in _MISSING:
         return Failure(404, "Not found", reason)

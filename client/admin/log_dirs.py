@@ -53,7 +53,7 @@ class LogDirAdmin(AdminBase):
 
     async def _folders(self, broker_id: int, request: DescribeLogDirsRequest) -> list[LogDirDescription]:
         response = await self.session.cluster.ask(broker_id, request)
-        check(response.error_code, f"folders of broker {broker_id}", None)
+        check(response.error_code, f"folders of broker {broker_id}", None, operation="DESCRIBE")
         return [
             LogDirDescription(
                 folder.log_dir,

@@ -58,7 +58,7 @@ class PlacementAdmin(AdminBase):
         )
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
-        check(response.error_code, "reassignment", response.error_message)
+        check(response.error_code, "reassignment", response.error_message, operation="ALTER")
         return {
             TopicPartition(topic.name, partition.partition_index): error_of(
                 partition.error_code, partition.error_message
@@ -82,7 +82,7 @@ class PlacementAdmin(AdminBase):
                 ],
             )
         )
-        check(response.error_code, "reassignments", response.error_message)
+        check(response.error_code, "reassignments", response.error_message, operation="DESCRIBE")
         return {
             TopicPartition(topic.name, partition.partition_index): OngoingReassignment(
                 tuple(partition.replicas),
@@ -112,7 +112,7 @@ class PlacementAdmin(AdminBase):
         )
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
-        check(response.error_code, "election", None)
+        check(response.error_code, "election", None, operation="ALTER")
         return {
             TopicPartition(topic.topic, result.partition_id): error_of(
                 result.error_code, result.error_message
@@ -127,7 +127,7 @@ class PlacementAdmin(AdminBase):
         connection = await self.session.cluster.any_connection()
         request = UnregisterBrokerRequest(broker_id=broker_id)
         response = await connection.request(request)
-        check(response.error_code, f"broker {broker_id}", response.error_message)
+        check(response.error_code, f"broker {broker_id}", response.error_message, operation="ALTER")
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

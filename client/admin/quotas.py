@@ -43,7 +43,7 @@ class QuotaAdmin(AdminBase):
             for kind, name in (matching or {}).items()
         ]
         response = await self.session.cluster.ask_any(DescribeClientQuotasRequest(components=components))
-        check(response.error_code, "quotas", response.error_message)
+        check(response.error_code, "quotas", response.error_message, operation="DESCRIBE_CONFIGS")
         return [
             (
                 {part.entity_type: part.entity_name for part in entry.entity},
@@ -76,4 +76,4 @@ class QuotaAdmin(AdminBase):
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         for result in response.entries:
-            check(result.error_code, "quota", result.error_message)
+            check(result.error_code, "quota", result.error_message, operation="ALTER_CONFIGS")

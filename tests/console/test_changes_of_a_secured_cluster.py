@@ -18,9 +18,18 @@ from urllib.parse import urlencode
 
 import pytest
 
-from ottla.client.admin import Admin
+from ottla.client.admin import Admin, NewTopic, UserPassword
 from ottla.client.failures import AuthenticationFailed
-from ottla.protocol.cluster.acls import AclFilter
+from ottla.client.records import TopicPartition
+from ottla.protocol.cluster.acls import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
 from ottla.testing import LocalCluster
 from tests.console.fakes import hidden_fields, seen
 from tests.console.test_console_of_a_cluster import PATIENCE_S, HttpBrowser
@@ -30,7 +39,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(security="sasl_plaintext") as running:
+    with LocalCluster(brokers=2, security="sasl_plaintext") as running:
         yield running
 
 
@@ -79,9 +88,9 @@ async def topics_seen_by(cluster: LocalCluster, user: str, password: str) -> lis
 
 
 def refused(browser: HttpBrowser, address: str, **fields: str) -> str:
-    """Return the page with which the console refuses a form."""
+    """Return the page with which the console refuses a form, or its preview."""
     with pytest.raises(urllib.error.HTTPError) as error:
-        browser.send(address, step="preview", **fields)
+        browser.change(address, **fields)
     return seen(error.value.read().decode())
 
 
@@ -159,3 +168,68 @@ def test_acls_have_the_effect_that_was_shown(
     }
     change("/access/acls/delete", **chosen, of=f"{user}-'it", host="*")
     assert asyncio.run(acls_of(cluster, f"User:{user}")) == rules[1:]
+
+
+@contextmanager
+def signed_in(cluster: LocalCluster, log: Path, user: str, password: str) -> Iterator[HttpBrowser]:
+    """Run a console with --login, and yield a browser that has signed in as this user."""
+    with console(cluster, log, "--login") as address:
+        browser = HttpBrowser(address.rstrip("/"), is_in=False)
+        browser.post("/login", user=user, password=password)
+        yield browser
+
+
+CHANGES = (
+    ("/topics/create", {"topic": "new"}, "CREATE on topic 'new'"),
+    ("/topics/alter?name=orders", {"set retention.ms": "5"}, "ALTER_CONFIGS on topic 'orders'"),
+    ("/brokers/alter?id=1", {"set log.cleaner.backoff.ms": "5"}, "ALTER_CONFIGS on the cluster"),
+    ("/access/users/create", {"user": "eve"}, "ALTER on the cluster"),
+    ("/access/users/delete?user=bob", {"again": "bob"}, "ALTER on the cluster"),
+    (
+        "/access/acls/create",
+        {"principal": "bob", "operation READ": "yes", "of": "orders"},
+        "ALTER on the cluster",
+    ),
+    ("/access/acls/delete", {"principal": "bob"}, "ALTER on the cluster"),
+    ("/access/quotas/new", {"user": "bob", "quota producer_byte_rate": "5"}, "ALTER_CONFIGS on the cluster"),
+    ("/reassignments/partitions?name=orders", {"replicas": "0=2,1"}, "ALTER on the cluster"),
+    ("/reassignments/elect", {"topic": "turned"}, "ALTER on the cluster"),
+)
+
+
+async def rights_to_see(cluster: LocalCluster) -> None:
+    """Make topics and two users, of whom bob may see everything and change nothing."""
+    kinds = ((AclResourceType.CLUSTER, CLUSTER_NAME), (AclResourceType.TOPIC, "*"))
+    seeing = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    async with Admin(**cluster.client_options) as admin:
+        await admin.create_topics(
+            [NewTopic("orders", assignments={0: [1, 2]}), NewTopic("turned", assignments={0: [1, 2]})]
+        )
+        users = [UserPassword(user, f"secret of {user}", iterations=4096) for user in ("bob", "carol")]
+        await admin.alter_scram_credentials(users)
+        await admin.create_acls(
+            Acl(kind, name, PatternType.LITERAL, "User:bob", "*", operation, AclPermission.ALLOW)
+            for kind, name in kinds
+            for operation in seeing
+        )
+        turned = await admin.alter_partition_reassignments({TopicPartition("turned", 0): [2, 1]})
+        assert set(turned.values()) == {None}
+
+
+def test_changes_without_a_right_are_refused_in_words(cluster: LocalCluster, tmp_path: Path) -> None:
+    asyncio.run(rights_to_see(cluster))
+    with signed_in(cluster, tmp_path / "log", "bob", "secret of bob") as browser:
+        for address, fields, denied in CHANGES:
+            text = refused(browser, address, **fields)
+            assert f"Not authorized: the console's user needs the right {denied} (" in text, address
+    with signed_in(cluster, tmp_path / "log", "carol", "secret of carol") as browser:
+        assert "needs the right DESCRIBE on the cluster" in refused(
+            browser, "/access/users/create", user="eve"
+        )
+        rows = {"user": "eve", "quota producer_byte_rate": "5"}
+        assert "needs the right DESCRIBE_CONFIGS on the cluster" in refused(
+            browser, "/access/quotas/new", **rows
+        )
+        with pytest.raises(urllib.error.HTTPError) as error:
+            browser.read("/reassignments")
+        assert "needs the right DESCRIBE on the cluster" in seen(error.value.read().decode())
