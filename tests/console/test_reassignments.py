@@ -14,7 +14,7 @@ from ottla.console.live.throttles import CopyLimit
 from ottla.console.pages.reassignments.checks import check, names, warnings_of
 from ottla.console.pages.reassignments.moving import numbers_of, replicas_of
 from ottla.console.pages.reassignments.page import Copies, throttle_rows
-from ottla.console.pages.reassignments.placement import WantedPlacement
+from ottla.console.pages.reassignments.placement import PresentPlacement
 from ottla.console.pages.reassignments.plans import ReplicaMove, exact, off, resized, spread
 from ottla.console.pages.reassignments.preview import LINES_MAX, move_command, move_lines
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -33,10 +33,10 @@ def browser_of(admin: ReplicasAdmin) -> Browser:
 
 
 @pytest.fixture
-async def placement() -> WantedPlacement:
+async def placement() -> PresentPlacement:
     admin = ReplicasAdmin()
     partitions = [TopicPartition("orders", index) for index in range(3)]
-    return WantedPlacement(
+    return PresentPlacement(
         await admin.describe_cluster(),
         admin.topics,
         dict.fromkeys(partitions, MIB),
@@ -45,14 +45,14 @@ async def placement() -> WantedPlacement:
     )
 
 
-def every(placement: WantedPlacement) -> list[TopicPartition]:
+def every(placement: PresentPlacement) -> list[TopicPartition]:
     return [*placement.partitions()]
 
 
 # ------------------------------------------------------------ plans
 
 
-def test_replicas_are_spread_over_the_chosen_brokers(placement: WantedPlacement) -> None:
+def test_replicas_are_spread_over_the_chosen_brokers(placement: PresentPlacement) -> None:
     moves = spread(placement, every(placement), [3, 4, 5], None)
     assert {frozenset(move.after) for move in moves} == {frozenset((3, 4, 5))}
     assert sum(move.copied or 0 for move in moves) == 6 * MIB
@@ -60,7 +60,7 @@ def test_replicas_are_spread_over_the_chosen_brokers(placement: WantedPlacement)
     assert spread(placement, every(placement), [1, 2, 3], None) == []
 
 
-def test_the_number_of_replicas_grows_and_shrinks(placement: WantedPlacement) -> None:
+def test_the_number_of_replicas_grows_and_shrinks(placement: PresentPlacement) -> None:
     more = spread(placement, every(placement), [1, 2, 3, 4, 5], 5)
     assert [len(move.after) for move in more] == [5, 5, 5]
     assert {broker for move in more for broker in move.after} == {1, 2, 3, 4, 5}
@@ -80,7 +80,7 @@ def test_replicas_that_go_are_the_least_useful() -> None:
     assert resized(info, [1, 2, 3, 4, 5], 6) == (1, 2, 3, 4, -1, -2)
 
 
-def test_a_broker_is_emptied_onto_the_chosen_brokers(placement: WantedPlacement) -> None:
+def test_a_broker_is_emptied_onto_the_chosen_brokers(placement: PresentPlacement) -> None:
     moves = off(placement, 2, [4], None)
     assert [move.after for move in moves] == [(1, 4, 3), (4, 3, 1), (3, 1, 4)]
     assert off(placement, 5, [1, 4], None) == []
@@ -90,13 +90,13 @@ def test_a_broker_is_emptied_onto_the_chosen_brokers(placement: WantedPlacement)
         off(placement, 2, [1, 3], None)
 
 
-def test_brokers_that_are_down_keep_their_replicas(placement: WantedPlacement) -> None:
+def test_brokers_that_are_down_keep_their_replicas(placement: PresentPlacement) -> None:
     live = tuple(broker for broker in placement.cluster.brokers if broker.id != 3)
     down = replace(placement, cluster=replace(placement.cluster, brokers=live))
     assert [move.after for move in off(down, 2, [4, 5], ["orders"])] == [(1, 5, 3), (5, 3, 1), (3, 1, 5)]
 
 
-def test_exact_replicas_of_partitions(placement: WantedPlacement) -> None:
+def test_exact_replicas_of_partitions(placement: PresentPlacement) -> None:
     (move,) = exact(placement, {ORDERS: (5, 1), TopicPartition("orders", 1): (2, 3, 1)})
     assert (move.name, move.added, move.copied) == ("orders-0", (5,), MIB)
     with pytest.raises(BadQuestion, match="orders has the partitions 0 to 2, not 7"):
@@ -123,18 +123,20 @@ def move(
         ([move(9), move(4, 4, index=1)], "broker 9 is not active.*; orders-1 would have two replicas"),
     ],
 )
-def test_moves_that_cannot_succeed(placement: WantedPlacement, moves: list[ReplicaMove], reason: str) -> None:
+def test_moves_that_cannot_succeed(
+    placement: PresentPlacement, moves: list[ReplicaMove], reason: str
+) -> None:
     with pytest.raises(BadQuestion, match=reason):
         check(placement, moves)
     check(placement, [move(4, 2, 3), move(4, 3, 1, index=1)])
 
 
-def test_a_partition_that_moves_already_is_refused(placement: WantedPlacement) -> None:
+def test_a_partition_that_moves_already_is_refused(placement: PresentPlacement) -> None:
     with pytest.raises(BadQuestion, match="orders-0 is being reassigned already"):
         check(replace(placement, reassigning=[ORDERS]), [move(4, 2, 3)])
 
 
-def test_effects_that_may_hurt_are_named(placement: WantedPlacement) -> None:
+def test_effects_that_may_hurt_are_named(placement: PresentPlacement) -> None:
     assert warnings_of(placement, [move(4, 2, 3)], {}) == ""
     text = warnings_of(placement, [move(1, 4)], {"orders": 3})
     assert "Fewer replicas than now: orders-0." in text
@@ -150,7 +152,7 @@ def test_many_partitions_are_counted() -> None:
     )
 
 
-def test_the_preview_of_many_moves_has_a_line_for_each_topic(placement: WantedPlacement) -> None:
+def test_the_preview_of_many_moves_has_a_line_for_each_topic(placement: PresentPlacement) -> None:
     moves = [move(4, 2, 3, index=index) for index in range(LINES_MAX + 1)]
     lines = [(line.what, line.before, line.after) for line in move_lines(placement, moves, 1_000_000)]
     assert lines == [
@@ -260,7 +262,9 @@ def test_a_broker_gives_its_replicas_away() -> None:
     address = "/reassignments/broker?id=2"
     assert address in browser.read("/reassignments")
     assert address in browser.read("/brokers/broker?id=2")
-    assert 'name="broker 2"' not in browser.read(address)
+    form = browser.read(address)
+    assert "<h1>Move replicas off broker 2</h1>" in form
+    assert 'name="broker 2"' not in form
     fields = {"broker 4": "yes", "broker 5": "yes", "topics": "refunds"}
     preview = seen(browser.send(address, **fields))
     assert "refunds-0 2, 3 4, 3 (copies 1.0 MiB)" in preview

@@ -9,14 +9,14 @@ from typing import Final
 from ....client.connections.metadata import NO_LEADER
 from ...area import BadQuestion
 from ...formats import numbers, size
-from .placement import WantedPlacement
+from .placement import PresentPlacement
 from .plans import ReplicaMove
 
 NAMES_SHOWN: Final = 5
 """The most partitions that a sentence names."""
 
 
-def check(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> None:
+def check(placement: PresentPlacement, moves: Sequence[ReplicaMove]) -> None:
     """Raise BadQuestion if the moves cannot succeed: the message names each reason."""
     reasons = [
         *_impossible_replicas(placement, moves),
@@ -34,7 +34,7 @@ def names(moves: Iterable[ReplicaMove]) -> str:
     return ", ".join(every[:NAMES_SHOWN]) + (f" and {others:,} more" if others > 0 else "")
 
 
-def _impossible_replicas(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
+def _impossible_replicas(placement: PresentPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
     live = placement.live
     absent = sorted({broker for move in moves for broker in move.added if broker not in live})
     if absent:
@@ -45,7 +45,7 @@ def _impossible_replicas(placement: WantedPlacement, moves: Sequence[ReplicaMove
         yield f"{names(doubled)} would have two replicas on one broker"
 
 
-def _unready_partitions(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
+def _unready_partitions(placement: PresentPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
     if under_way := [move for move in moves if move.partition in placement.reassigning]:
         yield f"{names(under_way)} is being reassigned already: wait for the end, or cancel it"
     leaderless = [
@@ -57,7 +57,7 @@ def _unready_partitions(placement: WantedPlacement, moves: Sequence[ReplicaMove]
         yield f"{names(leaderless)} has no leader, so nothing can be copied"
 
 
-def _full_brokers(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
+def _full_brokers(placement: PresentPlacement, moves: Sequence[ReplicaMove]) -> Iterable[str]:
     for broker, wanted in sorted(arriving(moves).items()):
         free = placement.free.get(broker)
         if free is not None and wanted > free:
@@ -74,7 +74,7 @@ def arriving(moves: Sequence[ReplicaMove]) -> Counter[int]:
 
 
 def warnings_of(
-    placement: WantedPlacement, moves: Sequence[ReplicaMove], least_in_sync: Mapping[str, int]
+    placement: PresentPlacement, moves: Sequence[ReplicaMove], least_in_sync: Mapping[str, int]
 ) -> str:
     """Return warnings about the effects of moves. `least_in_sync` has `min.insync.replicas` of topics, where known."""
     found = []

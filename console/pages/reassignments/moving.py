@@ -18,7 +18,7 @@ from ...bounds import MOVES_MAX
 from ...formats import count, counted, link, numbers, size
 from ...key_values import edited, lines_fields, pairs_of
 from .checks import check, warnings_of
-from .placement import WantedPlacement, free_bytes, placement_of
+from .placement import PresentPlacement, free_bytes, placement_of
 from .plans import ReplicaMove, exact, off, spread
 from .preview import move_command, move_lines
 
@@ -63,7 +63,7 @@ def limit_of(visit: Visit) -> int | None:
 
 async def _broker_boxes(
     visit: Visit,
-    placement: WantedPlacement,
+    placement: PresentPlacement,
     label: str,
     *,
     chosen: Collection[int],
@@ -107,7 +107,7 @@ async def _folders(visit: Visit) -> Mapping[int, Sequence[LogDirDescription]]:
     return {broker: folders for broker, folders in answers.items() if not isinstance(folders, KafkaError)}
 
 
-def _chosen_brokers(visit: Visit, placement: WantedPlacement) -> list[int]:
+def _chosen_brokers(visit: Visit, placement: PresentPlacement) -> list[int]:
     """Return the brokers whose boxes are checked. Raises BadQuestion."""
     chosen = [
         int(name.removeprefix(f"{_BROKER} "))
@@ -163,7 +163,7 @@ async def topic_form(visit: Visit) -> Form:
     )
 
 
-def _topic(placement: WantedPlacement, name: str) -> TopicInfo:
+def _topic(placement: PresentPlacement, name: str) -> TopicInfo:
     if (topic := placement.topics.get(name)) is None:
         raise NotThere(f"there is no topic {name!r}")
     return topic
@@ -239,7 +239,7 @@ async def broker_form(visit: Visit) -> Form:
     placement = await placement_of(visit, with_sizes=False)
     _check_holds(placement, broker)
     return Form(
-        f"ReplicaMove replicas off broker {broker}",
+        f"Move replicas off broker {broker}",
         (
             await _broker_boxes(visit, placement, "to the brokers", chosen=placement.live, without=broker),
             FormField(name="topics", label="topics", hint="names with commas between; empty: all topics"),
@@ -249,7 +249,7 @@ async def broker_form(visit: Visit) -> Form:
     )
 
 
-def _check_holds(placement: WantedPlacement, broker: int) -> None:
+def _check_holds(placement: PresentPlacement, broker: int) -> None:
     if all(broker not in info.replicas for info in placement.partitions().values()):
         raise BadQuestion(f"broker {broker} has no replicas")
 
@@ -263,14 +263,14 @@ async def plan_broker(visit: Visit) -> Change:
     if broker in targets:
         raise BadQuestion(f"broker {broker} is the broker that gives its replicas away")
     moves = off(placement, broker, targets, topics)
-    return await _change(visit, f"ReplicaMove replicas off broker {broker}", placement, moves)
+    return await _change(visit, f"Move replicas off broker {broker}", placement, moves)
 
 
 # ------------------------------------------------------------ the change
 
 
 async def _change(
-    visit: Visit, title: str, placement: WantedPlacement, moves: Sequence[ReplicaMove]
+    visit: Visit, title: str, placement: PresentPlacement, moves: Sequence[ReplicaMove]
 ) -> Change:
     """Check planned moves, and return the change with its preview. Raises BadQuestion for moves that cannot succeed."""
     if not moves:
@@ -326,7 +326,7 @@ async def _move(
     return Done(f"the reassignment of {counted(len(moves), 'partition')} has begun", ADDRESS)
 
 
-def _check_as_planned(placement: WantedPlacement, moves: Iterable[ReplicaMove]) -> None:
+def _check_as_planned(placement: PresentPlacement, moves: Iterable[ReplicaMove]) -> None:
     for move in moves:
         info = placement.partition(move.partition)
         now = () if info is None else info.replicas

@@ -13,7 +13,7 @@ from ...area import NotThere, Visit
 
 
 @dataclass(frozen=True, slots=True)
-class WantedPlacement:
+class PresentPlacement:
     """The replicas of topics, and the brokers.
 
     `sizes` has the bytes of partitions, and `free` the free bytes in the data folders of brokers, where known.
@@ -48,7 +48,7 @@ class WantedPlacement:
 
 async def placement_of(
     visit: Visit, wanted: Collection[str] | None = None, *, with_sizes: bool = True
-) -> WantedPlacement:
+) -> PresentPlacement:
     """Return the present placement of these topics, or of all topics.
 
     Without `with_sizes` it has no sizes and no free bytes. Raises NotThere for a topic that does not exist, and
@@ -60,11 +60,11 @@ async def placement_of(
         if name not in topics:
             raise NotThere(f"there is no topic {name!r}")
     reassigning = await visit.admin.list_partition_reassignments()
-    placement = WantedPlacement(snapshot.cluster, topics, {}, {}, reassigning.keys())
+    placement = PresentPlacement(snapshot.cluster, topics, {}, {}, reassigning.keys())
     if not with_sizes:
         return placement
     sizes, free = sizes_and_space(await visit.admin.describe_log_dirs(partitions=placement.partitions()))
-    return WantedPlacement(snapshot.cluster, topics, sizes, free, reassigning.keys())
+    return PresentPlacement(snapshot.cluster, topics, sizes, free, reassigning.keys())
 
 
 def sizes_and_space(

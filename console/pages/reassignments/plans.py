@@ -9,7 +9,7 @@ from ....client.admin.reassignment_plan import NoPlan, plan
 from ....client.connections.metadata import PartitionInfo
 from ....client.records import TopicPartition
 from ...area import BadQuestion
-from .placement import WantedPlacement
+from .placement import PresentPlacement
 
 Key = tuple[str, int]
 
@@ -42,7 +42,7 @@ class ReplicaMove:
 
 
 def spread(
-    placement: WantedPlacement,
+    placement: PresentPlacement,
     partitions: Iterable[TopicPartition],
     brokers: Collection[int],
     count: int | None,
@@ -80,7 +80,7 @@ def resized(partition: PartitionInfo, brokers: Collection[int], count: int) -> t
 
 
 def off(
-    placement: WantedPlacement, broker: int, targets: Collection[int], topics: Iterable[str] | None
+    placement: PresentPlacement, broker: int, targets: Collection[int], topics: Iterable[str] | None
 ) -> list[ReplicaMove]:
     """Plan to move all replicas off a broker, to those of the brokers `targets` with the fewest replicas.
 
@@ -105,14 +105,14 @@ def off(
     return _moves(placement, infos, {name: found.moves[name].after for name in infos if name in found.moves})
 
 
-def exact(placement: WantedPlacement, wanted: Mapping[TopicPartition, Sequence[int]]) -> list[ReplicaMove]:
+def exact(placement: PresentPlacement, wanted: Mapping[TopicPartition, Sequence[int]]) -> list[ReplicaMove]:
     """Plan to move partitions to exactly these replicas. Raises BadQuestion for a partition that does not exist."""
     infos = _existing(placement, wanted)
     return _moves(placement, infos, {name: tuple(replicas) for name, replicas in wanted.items()})
 
 
 def _existing(
-    placement: WantedPlacement, partitions: Iterable[TopicPartition]
+    placement: PresentPlacement, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, PartitionInfo]:
     found = {}
     for name in partitions:
@@ -124,7 +124,7 @@ def _existing(
 
 
 def _moves(
-    placement: WantedPlacement,
+    placement: PresentPlacement,
     infos: Mapping[TopicPartition, PartitionInfo],
     after: Mapping[TopicPartition, tuple[int, ...]],
 ) -> list[ReplicaMove]:

@@ -12,7 +12,7 @@ from ...area import Difference
 from ...commands import COMMAND_MAX, command, option, quoted
 from ...formats import count, counted, duration, numbers, size
 from .checks import arriving
-from .placement import WantedPlacement
+from .placement import PresentPlacement
 from .plans import ReplicaMove
 
 LINES_MAX: Final = 300
@@ -20,7 +20,7 @@ LINES_MAX: Final = 300
 
 
 def move_lines(
-    placement: WantedPlacement, moves: Sequence[ReplicaMove], bytes_per_s: int | None
+    placement: PresentPlacement, moves: Sequence[ReplicaMove], bytes_per_s: int | None
 ) -> list[Difference]:
     """Return the lines of a preview: moves by partition or by topic, replicas by broker, bytes and the limit."""
     lines = [_line(move) for move in moves] if len(moves) <= LINES_MAX else _topic_lines(moves)
@@ -44,7 +44,7 @@ def _topic_lines(moves: Sequence[ReplicaMove]) -> list[Difference]:
     return lines
 
 
-def _broker_lines(placement: WantedPlacement, moves: Sequence[ReplicaMove]) -> list[Difference]:
+def _broker_lines(placement: PresentPlacement, moves: Sequence[ReplicaMove]) -> list[Difference]:
     before = Counter(broker for move in moves for broker in move.before)
     after = Counter(broker for move in moves for broker in move.after)
     lines, copied = [], arriving(moves)
