@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from ....client.admin import OngoingReassignment
@@ -143,15 +144,10 @@ def ongoing_row(topic: TopicInfo | None, ongoing: Ongoing, copies: Copies) -> On
 def leader_rows(snapshot: ClusterSnapshot) -> list[LeaderRow]:
     """Return the table rows of brokers with the partitions that they lead, by id."""
     live = {broker.id for broker in snapshot.cluster.brokers}
-    replicas: Counter[int] = Counter()
-    leads: Counter[int] = Counter()
-    preferred: Counter[int] = Counter()
-    for _, partition in snapshot.partitions():
-        replicas.update(partition.replicas)
-        if partition.leader != NO_LEADER:
-            leads[partition.leader] += 1
-        if partition.replicas:
-            preferred[partition.replicas[0]] += 1
+    partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
+    leads = Counter(partition.leader for partition in partitions)
+    replicas = Counter(chain.from_iterable(partition.replicas for partition in partitions))
+    preferred = Counter(partition.replicas[0] for partition in partitions if partition.replicas)
     return [
         LeaderRow(broker, replicas[broker], leads[broker], preferred[broker], broker in live)
         for broker in sorted({*live, *replicas})
@@ -179,7 +175,7 @@ async def show(visit: Visit) -> Rendered:
     copies = await _copies(visit, paged.rows)
     throttles = await visit.readings.throttles() or Throttles()
     topics = {topic.name: topic for topic in snapshot.topics}
-    partitions = [partition for _, partition in snapshot.partitions()]
+    partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
     model = ReassignmentsPage(
         sorted=ordered,
         paged=paged,
@@ -188,7 +184,8 @@ async def show(visit: Visit) -> Rendered:
         throttle_trouble=throttles.trouble,
         leaders=leader_rows(snapshot),
         not_preferred=sum(
-            partition.leader not in (NO_LEADER, *partition.replicas[:1]) for partition in partitions
+            partition.leader != NO_LEADER and partition.replicas[:1] != (partition.leader,)
+            for partition in partitions
         ),
         offline=len(snapshot.offline),
         topics=[topic.name for topic in snapshot.topics if not topic.is_internal][:SUGGESTED_MAX],
