@@ -81,10 +81,18 @@ def parser(name: str) -> CommandParser:
     recover.add_argument(
         "--host", metavar="HOST", help="hosts of clients: *, an address, or a network such as 10.0.0.0/8"
     )
-    recover.add_argument(
+    patterns = recover.add_mutually_exclusive_group()
+    patterns.add_argument(
         "--prefixed", action="store_true", help="ACLs for all names that begin with the given name"
     )
-    recover.add_argument("--deny", action="store_true", help="with --create-acl: deny the operations")
+    patterns.add_argument(
+        "--literal", action="store_true", help="with --delete-acl: only ACLs for exactly the given name"
+    )
+    permissions = recover.add_mutually_exclusive_group()
+    permissions.add_argument("--allow", action="store_true", help="with --delete-acl: only ACLs that allow")
+    permissions.add_argument(
+        "--deny", action="store_true", help="ACLs that deny the operations (--create-acl), or only these"
+    )
     recover.set_defaults(covering=False)
     add_yes(recover)
     add_output(recover, "-o")

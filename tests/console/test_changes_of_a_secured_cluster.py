@@ -158,7 +158,7 @@ def test_acls_have_the_effect_that_was_shown(
     rules = [f"ALLOW User:{user} from * {operation} on {on_topic}" for operation in ("READ", "WRITE")]
     assert asyncio.run(acls_of(cluster, f"User:{user}")) == rules
     asked = urlencode({"principal": user, "operation": "DESCRIBE", "of": f"{user}-'it-is"})
-    assert "allowed by MatchingAcl" in seen(browser.read(f"/access?{asked}"))
+    assert "ACL: ALLOW" in seen(browser.read(f"/access?{asked}"))
     chosen = {
         "principal": user,
         "operation": "READ",
