@@ -30,9 +30,17 @@ def admin(cluster: LocalCluster) -> Iterator[Admin]:
         yield admin
 
 
+COMMAND = """
+import signal, sys
+from ottla.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored below `nohup` and in the background of a shell
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def bench(cluster: LocalCluster, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "ottla", "bench", "-b", cluster.bootstrap_servers, *words],
+        [sys.executable, "-c", COMMAND, "bench", "-b", cluster.bootstrap_servers, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
