@@ -100,7 +100,7 @@ def test_a_user_logs_in_with_the_password_that_was_shown(
     fields = {"user": "ann", "mechanism": "both", "iterations": "4096"}
     first = secret_in(browser.change("/access/users/create", **fields))
     assert asyncio.run(topics_seen_by(cluster, "ann", first)) == []
-    assert "ann SCRAM-SHA-256 (4,096), SCRAM-SHA-512 (4,096)" in seen(browser.read("/access"))
+    browser.until("/access", lambda page: "ann SCRAM-SHA-256 (4,096), SCRAM-SHA-512 (4,096)" in page)
     second = secret_in(browser.change("/access/users/password?user=ann", iterations="4096"))
     assert asyncio.run(topics_seen_by(cluster, "ann", second)) == []
     with pytest.raises(AuthenticationFailed):
@@ -126,9 +126,17 @@ def ottla(cluster: LocalCluster, page: str) -> None:
     )
 
 
-async def acls_of(cluster: LocalCluster, principal: str) -> list[str]:
-    async with Admin(**cluster.client_options) as admin:
-        return [str(acl) for acl in await admin.describe_acls(AclFilter(principal=principal))]
+async def wait_for_acls(cluster: LocalCluster, principal: str, expected: list[str]) -> None:
+    """Return once each broker has exactly these ACLs of a principal, since brokers learn of a change a moment later."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    for broker in cluster.bootstrap_servers.split(","):
+        async with Admin(**{**cluster.client_options, "bootstrap_servers": broker}) as admin:
+            while True:
+                found = [str(acl) for acl in await admin.describe_acls(AclFilter(principal=principal))]
+                if found == expected:
+                    break
+                assert asyncio.get_running_loop().time() < deadline, found
+                await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("is_by_command", [False, True])
@@ -156,9 +164,9 @@ def test_acls_have_the_effect_that_was_shown(
     change("/access/acls/create", **fields)
     on_topic = f"Topic:PREFIXED:{user}-'it"
     rules = [f"ALLOW User:{user} from * {operation} on {on_topic}" for operation in ("READ", "WRITE")]
-    assert asyncio.run(acls_of(cluster, f"User:{user}")) == rules
+    asyncio.run(wait_for_acls(cluster, f"User:{user}", rules))
     asked = urlencode({"principal": user, "operation": "DESCRIBE", "of": f"{user}-'it-is"})
-    assert "ACL: ALLOW" in seen(browser.read(f"/access?{asked}"))
+    browser.until(f"/access?{asked}", lambda page: f"ALLOW User:{user} READ on every topic" in page)
     chosen = {
         "principal": user,
         "operation": "READ",
@@ -167,7 +175,7 @@ def test_acls_have_the_effect_that_was_shown(
         "resource": "topic",
     }
     change("/access/acls/delete", **chosen, of=f"{user}-'it", host="*")
-    assert asyncio.run(acls_of(cluster, f"User:{user}")) == rules[1:]
+    asyncio.run(wait_for_acls(cluster, f"User:{user}", rules[1:]))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from ....protocol.cluster.acls import (
     AclResourceType,
     PatternType,
 )
-from ...access_rules import AccessRules
+from ...access_rules import AccessRules, in_words
 from ...area import Difference
 from .operations import MEANINGS, resource_words
 
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 _ANY_USER: Final = "User:\0"
 _ANY_HOST: Final = ""
 """A principal and a host that only rules for every user, or for every host, match."""
-_REASONS: Final = {
-    "SuperUser": "a super user",
-    "DefaultAllow": "no ACL covers the resource",
-    "DefaultDeny": "no ACL allows it",
-}
 
 
 def effects(before: AccessRules, after: AccessRules, changed: Collection[Acl]) -> list[Difference]:
@@ -73,9 +68,9 @@ def _who(acl: Acl) -> str:
 def _verdict(decision: Decision, changed: Collection[Acl]) -> str:
     """Return a decision in words, with its reason."""
     verdict = "allowed" if decision.allowed else "denied"
-    if decision.acl is not None:
-        return f"{verdict} by {'a rule of this change' if decision.acl in changed else decision.acl}"
-    return f"{verdict}: {_REASONS.get(decision.rule, decision.rule)}"
+    if decision.acl is None:
+        return f"{verdict}: {in_words(decision)}"
+    return f"{verdict} by {'a rule of this change' if decision.acl in changed else in_words(decision)}"
 
 
 def warnings_of(before: AccessRules, after: AccessRules, changed: Collection[Acl], *, user: str) -> str:
