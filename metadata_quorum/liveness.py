@@ -107,7 +107,8 @@ class SessionTracker:
         """Restart all timers when this node becomes leader: every registered (id, epoch, incarnation) has a full
         timeout from now.
 
-        Only the counters against replays are kept, since every node receives every heartbeat.
+        Only the counters against replays and the rhythms of heartbeats are kept, since every node receives every
+        heartbeat.
         """
         self.suspicions.begin(now)
         before, self._sessions = self._sessions, {}
@@ -123,7 +124,8 @@ class SessionTracker:
         """Register a broker under this epoch; a session of an older epoch or incarnation is replaced."""
         session = self._sessions.get(broker_id)
         if session is None or (session.broker_epoch, session.incarnation) != (broker_epoch, incarnation):
-            self.suspicions.forget(broker_id)
+            if session is not None:
+                self.suspicions.forget(broker_id)
             self._sessions[broker_id] = _Session(
                 broker_epoch, incarnation, now, current_at=now, target_offset=end_offset, target_at=now
             )

@@ -35,7 +35,8 @@ _RHYTHM_KEPT: Final = 0.998
 within a minute."""
 _QUESTIONS_KEPT: Final = 16
 _OUTAGE_TIMES: Final = 2.0
-"""The multiple of its patience from which a broker's silence was an outage, which says nothing of its rhythm."""
+"""The multiple of its patience from which a broker's silence was an outage, which says nothing of its rhythm. A silence
+as long as the session always was one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Suspicions:
             return
         gap = now - broker.heard_at
         broker.slowest_gap_s *= _RHYTHM_KEPT
-        if gap < self.patience_s(broker_id) * _OUTAGE_TIMES:
+        if gap < min(self.patience_s(broker_id) * _OUTAGE_TIMES, self._session_timeout_s):
             broker.slowest_gap_s = max(gap, broker.slowest_gap_s)
         broker.heard_at = now
         _clear(broker)

@@ -52,6 +52,28 @@ def test_a_new_leader_gives_every_broker_a_full_timeout() -> None:
     assert sessions.expired(203.0) == []
 
 
+def test_a_new_leader_suspects_a_broker_that_fell_silent_together_with_the_old_one() -> None:
+    """Every node hears every broker, so the new leader need not hear the dead one first."""
+    sessions = SessionTracker(timeout_s=3.0, suspicion_s=0.9)
+    registered = [(1, 7, A), (2, 8, A)]
+    for broker_id, epoch, incarnation in registered:
+        sessions.register(broker_id, epoch, incarnation, 0, 100.0)
+        assert sessions.heard(beat(broker_id, epoch), 0, 100.0)
+    sessions.begin(registered, end_offset=0, now=101.0)
+    assert sessions.heard(beat(2, 8), 0, 101.4)
+    assert sessions.suspicions.turn({1, 2}, 101.5).new == (1,)
+
+
+def test_a_process_that_starts_again_has_no_rhythm_yet() -> None:
+    sessions = SessionTracker(timeout_s=3.0, suspicion_s=0.9)
+    sessions.register(1, 7, A, 0, 100.0)
+    for now in (100.0, 100.6):
+        assert sessions.heard(beat(), 0, now)
+    assert sessions.suspicions.patience_s(1) == pytest.approx(1.5)
+    sessions.register(1, 8, B, 0, 101.0)
+    assert sessions.suspicions.patience_s(1) == 0.9
+
+
 def test_the_longest_silent_expires_first() -> None:
     """If all brokers are fenced the last one stays in the ISR: it should be the one most likely to be alive."""
     sessions = SessionTracker(timeout_s=3.0)

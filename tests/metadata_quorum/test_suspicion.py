@@ -127,6 +127,23 @@ def test_irregular_heartbeats_prolong_the_patience_and_an_outage_does_not() -> N
     assert world.suspicions.patience_s(2) == TIMEOUT_S
 
 
+def test_an_outage_of_a_broker_that_was_too_irregular_to_suspect_is_no_rhythm() -> None:
+    world = Judged()
+    world.play(5)
+    for _ in range(2):
+        world.silent = {2}
+        world.play(1.3)
+        world.silent = set()
+        world.play(0.2)
+        world.dead_at.clear()
+    assert world.suspicions.patience_s(2) == float("inf")
+    world.silent = {2}
+    world.play(60)
+    world.silent = set()
+    world.play(120)
+    assert world.suspicions.patience_s(2) < SESSION_S
+
+
 def test_a_new_leader_gives_every_broker_its_patience_from_then_on() -> None:
     world = Judged()
     world.play(5)
