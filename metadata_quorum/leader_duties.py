@@ -104,7 +104,7 @@ class LeaderDuties:
         """Set the parameters; all intervals are in seconds.
 
         `defaults` are settings for all brokers unless set dynamically. `first_users` are the passwords that a new
-        cluster starts with. `wall_ms` returns the time of day, at which brokers are fenced.
+        cluster starts with. `wall_ms` returns the time of day in ms since 1970; -1 if unknown.
         """
         settings = settings or DutySettings()
         self.active = False
@@ -314,11 +314,9 @@ class LeaderDuties:
             _log_end(entry) for entry in self.progress.of(key for key in wanted if _nobody_leads(image, key))
         ]
 
-    def tick(self, now: float, wall_ms: int = 0) -> None:
-        """Run the timed duties. Call this many times per session timeout; a late call shows that this node stood still.
-
-        `wall_ms` is the time of day, 0 if unknown.
-        """
+    def tick(self, now: float) -> None:
+        """Run the timed duties. Call this many times per session timeout; a late call shows that this node stood
+        still."""
         if not self.active:
             return
         since, self._ticked_at = now - self._ticked_at, now
@@ -328,8 +326,8 @@ class LeaderDuties:
             if self.fence(expiry.broker_id, expiry.broker_epoch):
                 logger.info("broker %d: %s", expiry.broker_id, expiry.reason.value)
         self._elect_last_known()
-        self._end_transactions(now, wall_ms)
-        self._forget_tokens(now, wall_ms)
+        self._end_transactions(now)
+        self._forget_tokens(now)
         if now >= self._next_imbalance_check:
             self._next_imbalance_check = now + self._imbalance_check_interval_s
             self._elect_preferred()
@@ -342,19 +340,19 @@ class LeaderDuties:
         if log_ends:
             self._once("last known", -1, ElectLastKnown(progress=[_log_end(entry) for entry in log_ends]))
 
-    def _end_transactions(self, now: float, wall_ms: int) -> None:
+    def _end_transactions(self, now: float) -> None:
         """Propose to expire transactions and to remove unused ids. Nothing is taken from the timers while the last
         proposal is pending, since it would be lost."""
         if not self._is_proposed("expire") and (expire := self._clocks.expire(now)):
             self._once("expire", -1, expire)
         if not self._is_proposed("forget") and (
-            forget := self._unused.forget(self._image().transactions, now, wall_ms)
+            forget := self._unused.forget(self._image().transactions, now, self._wall_ms())
         ):
             self._once("forget", -1, forget)
 
-    def _forget_tokens(self, now: float, wall_ms: int) -> None:
+    def _forget_tokens(self, now: float) -> None:
         if not self._is_proposed("tokens") and (
-            remove := self._expired_tokens.remove(self._image().delegation_tokens, now, wall_ms)
+            remove := self._expired_tokens.remove(self._image().delegation_tokens, now, self._wall_ms())
         ):
             self._once("tokens", -1, remove)
 

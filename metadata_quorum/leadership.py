@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
 from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
@@ -107,7 +106,7 @@ class Leadership:
     async def _keep_up(self) -> None:
         while True:
             await asyncio.sleep(self._tick_s)
-            self._duties.tick(self._now(), round(time.time() * 1000))
+            self._duties.tick(self._now())
             self._silent.turn()
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 
 from ...protocol.cluster.cluster_image import BrokerState, ClusterImage
 from ...protocol.features import FEATURES
@@ -10,6 +9,7 @@ from ...protocol.messages.broker_commands import RegisterBroker
 from ...protocol.messages.metadata_records import BrokerFeature
 from ...protocol.messages.quorum_commands import encode_command
 from ...protocol.messages.quorum_session import SubmitCommand
+from ..runtime.clocks import wall_ms
 from .config import MetadataPosition, QuorumSessionConfig
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Registration:
             log_dirs=list(config.log_dirs),
             features=[BrokerFeature(name=feature.name, most=feature.most) for feature in FEATURES.values()],
             host=config.host,
-            now_ms=round(time.time() * 1000),
+            now_ms=wall_ms(),
         )
         reached = config.reached or MetadataPosition(-1, 0)
         return SubmitCommand(

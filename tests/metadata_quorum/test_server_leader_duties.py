@@ -29,6 +29,7 @@ class World:
         self.image.topics["t"] = self.image.topics_by_id[TOPIC] = topic
         for broker_id in (1, 2, 3):
             self.broker(broker_id, fenced=False)
+        self.wall_ms = 1_700_000_000_000
         self.proposed: list[LeaderCommand] = []
         self.outcomes: list[Callable[[], None]] = []
         self.duties = LeaderDuties(
@@ -37,7 +38,7 @@ class World:
             self._propose,
             cluster_id="c",
             imbalance_check_interval_s=300,
-            wall_ms=lambda: 1_700_000_000_000,
+            wall_ms=lambda: self.wall_ms,
         )
 
     def _propose(self, command: LeaderCommand, done: Callable[[], None]) -> None:
@@ -300,13 +301,14 @@ def test_delegation_tokens_that_have_ended_are_forgotten_once() -> None:
         world.image.delegation_tokens[token_id] = TokenState(
             token_id, "User:a", "User:a", (), 0, expires_at_ms, 10_000, b"k"
         )
-    world.duties.tick(0.0, 5_000)
+    world.wall_ms = 5_000
+    world.duties.tick(0.0)
     assert world.proposed == [], "only the leader does"
     world.duties.lead(0.0)
     for now in (0.5, 1.0, 3601.0):
-        world.duties.tick(now, 5_000)
+        world.duties.tick(now)
     command = RemoveExpiredTokens(token_ids=["old"], now_ms=5_000)
     assert world.proposed == [command], "the first is without an outcome yet"
     world.outcomes[0]()
-    world.duties.tick(3602.0, 5_000)
+    world.duties.tick(3602.0)
     assert world.proposed == [command, command]

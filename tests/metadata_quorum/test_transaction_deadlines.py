@@ -220,6 +220,7 @@ class Leader:
             cluster_id="c",
             imbalance_check_interval_s=1e9,
             settings=DutySettings(transactional_id_expiration_ms=3, unused_ids_check_interval_s=10.0),
+            wall_ms=lambda: self.cluster.machine.image.offset,
         )
         self.cluster.machine.on_changes = lambda changes, _: self.duties.noted(
             (record_of(change) for _, change in changes), self.now
@@ -230,7 +231,7 @@ class Leader:
     def tick(self, now: float) -> list[LeaderCommand]:
         """Return the commands in progress after a tick."""
         self.now = now
-        self.duties.tick(now, self.cluster.machine.image.offset)
+        self.duties.tick(now)
         return [command for command, _ in self.proposed]
 
     def settle(self, *, lost: bool = False) -> None:
