@@ -16,11 +16,22 @@ COMMAND_MAX: Final = 64 * 1024
 """The most characters of a shown command; a longer one does not suit a terminal."""
 
 
-def command(*words: str, names: Sequence[str] = (), options: Sequence[str | bytes] = ()) -> str:
-    """Return the line `ottla WORDS NAMES OPTIONS`. Names that look like options come last, after `--`."""
-    if any(name.startswith("-") for name in names):
-        return " ".join(map(quoted, ("ottla", *words, *options, "--", *names)))
-    return " ".join(map(quoted, ("ottla", *words, *names, *options)))
+def command(
+    *words: str,
+    names: Sequence[str] = (),
+    options: Sequence[str | bytes] = (),
+    given: str | bytes | None = None,
+) -> str:
+    """Return the line `ottla WORDS NAMES OPTIONS`; empty if it has more than COMMAND_MAX characters.
+
+    Names that look like options come last, after `--`. The command gets the text `given` on its standard input.
+    """
+    has_options = any(name.startswith("-") for name in names)
+    rest = (*options, "--", *names) if has_options else (*names, *options)
+    line = " ".join(map(quoted, ("ottla", *words, *rest)))
+    if given is not None:
+        line = f"printf %s {quoted(given)} | {line}"
+    return line if len(line) <= COMMAND_MAX else ""
 
 
 def option(flag: str, value: str) -> list[str]:

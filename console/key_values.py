@@ -116,13 +116,15 @@ def _parsed(name: str, text: str) -> dict[str, str]:
 def set_and_unset(words: Sequence[str], names: Sequence[str], changes: Mapping[str, str | None]) -> str:
     """Return one or two shell commands for these changes, such as `ottla config set` and `ottla config unset`.
 
-    The first of `words` stands before the verb, the others after it. A value of None unsets its key.
+    The first of `words` stands before the verb, the others after it. A value of None unsets its key. The result is
+    empty if a command would be too long.
     """
     given = [f"{key}={value}" for key, value in changes.items() if value is not None]
     gone = [key for key, value in changes.items() if value is None]
     first, *options = words
-    return "\n".join(
+    lines = [
         command(first, verb, *options, names=[*names, *pairs])
         for verb, pairs in (("set", given), ("unset", gone))
         if pairs
-    )
+    ]
+    return "\n".join(lines) if all(lines) else ""

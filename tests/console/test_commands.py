@@ -9,6 +9,7 @@ import pytest
 from ottla.client.records import TopicPartition
 from ottla.console.commands import COMMAND_MAX, command, offset_words, option, quoted
 from ottla.console.formats import shown
+from ottla.console.key_values import set_and_unset
 from ottla.console.pages.messages.sending import OneRecord
 
 
@@ -45,6 +46,14 @@ def test_offsets_by_partition() -> None:
     offsets |= {TopicPartition("a", index): 5 for index in (0, 2, 3, 4, 6)} | {TopicPartition("a", 1): 0}
     assert offset_words(offsets) == ["a:0,2-4,6=5", "a:1=0", "b:0=7"]
     assert offset_words({}) == []
+
+
+def test_a_command_that_is_too_long_is_not_shown_in_part() -> None:
+    offsets = {TopicPartition("t" * 200, index): index for index in range(1_000)}
+    assert command("topic", "trim", names=offset_words(offsets)) == ""
+    long = {"key": "v" * COMMAND_MAX, "gone": None}
+    assert set_and_unset(["config"], [], long) == ""
+    assert set_and_unset(["config"], [], {"gone": None}) == "ottla config unset gone"
 
 
 def test_records_that_no_line_of_a_shell_can_have() -> None:

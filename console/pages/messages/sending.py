@@ -10,7 +10,7 @@ from functools import partial
 from ....client.connections.metadata import TopicInfo
 from ....client.producer import Producer
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Visit
-from ...commands import COMMAND_MAX, command, option, quoted
+from ...commands import command, option
 from ...formats import link
 
 BYTES_AS = ("text", "base64", "nothing")
@@ -88,9 +88,7 @@ class OneRecord:
         words += ["--null"] if self.value is None else []
         for name, value in self.headers:
             words += option("-H", f"{name}={value.decode()}")
-        send = command("produce", names=[topic, "/dev/stdin"], options=words)
-        line = f"printf %s {quoted(self.value or b'')} | {send}"
-        return line if len(line) <= COMMAND_MAX else ""
+        return command("produce", names=[topic, "/dev/stdin"], options=words, given=self.value or b"")
 
 
 async def plan_sending(visit: Visit) -> Change:

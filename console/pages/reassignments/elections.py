@@ -13,7 +13,7 @@ from ....client.connections.metadata import NO_LEADER, PartitionInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, NotThere, Outdated, Visit
-from ...commands import COMMAND_MAX, command, option, ranges
+from ...commands import command, option, ranges
 from ...formats import counted, numbers
 from ...live.snapshots import ClusterSnapshot
 from .moving import ADDRESS, numbers_of, raise_refusals
@@ -126,8 +126,7 @@ def election_command(candidates: Sequence[Candidate], *, unclean: bool = False) 
     words = ["--unclean", "--yes"] if unclean else []
     for topic, some in groupby(candidates, key=lambda candidate: candidate.partition.topic):
         words += option("--topic", f"{topic}:{ranges(candidate.partition.partition for candidate in some)}")
-    shown = command("cluster", "elect", options=words)
-    return shown if len(shown) <= COMMAND_MAX else ""
+    return command("cluster", "elect", options=words)
 
 
 def _check_as_shown(shown: Sequence[Candidate], now: Sequence[Candidate]) -> None:

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from ...area import Difference
-from ...commands import COMMAND_MAX, command, option, quoted
+from ...commands import command, option
 from ...formats import count, counted, duration, numbers, size
 from .checks import arriving
 from .placement import PresentPlacement
@@ -106,6 +106,5 @@ def move_command(moves: Sequence[ReplicaMove], bytes_per_s: int | None) -> str:
             for move in moves
         ],
     }
-    line = command("cluster", "reassign", names=["/dev/stdin"], options=words)
-    shown = f"printf %s {quoted(json.dumps(tree, separators=(',', ':')))} | {line}"
-    return shown if len(shown) <= COMMAND_MAX else ""
+    text = json.dumps(tree, separators=(",", ":"))
+    return command("cluster", "reassign", names=["/dev/stdin"], options=words, given=text)
