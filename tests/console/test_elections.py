@@ -136,14 +136,14 @@ def test_leaders_that_have_changed_since_are_shown_again() -> None:
     admin = admin_of(partition_on(0, 1, 2, 3, leader=2))
     browser = browser_of(admin)
     for now, reason in (
-        (partition_on(0, 1, 2, 3, leader=3), "orders-0 has another leader, or other replicas, by now"),
+        (partition_on(0, 1, 2, 3, leader=3), "orders-0 has another leader, ISR or replicas by now"),
         (partition_on(0, 1, 2, 3, leader=2, isr=(2,)), "orders-0: broker 1 is not in sync"),
         (partition_on(0, 1, 2, 3), "the preferred leaders lead already"),
     ):
         admin.topics["orders"] = topic("orders", partition_on(0, 1, 2, 3, leader=2))
         preview = browser.send(ELECT, topic="orders")
         admin.topics["orders"] = topic("orders", now)
-        status = 409 if "another leader, or" in reason else 400
+        status = 409 if "another leader, ISR" in reason else 400
         assert reason in seen(browser.do_it(ELECT, preview, status))
     assert admin.changes() == []
 
@@ -206,3 +206,14 @@ def test_a_console_that_only_reads_has_no_forms() -> None:
         text = browser.read(page)
         assert "/reassignments/elect" not in text
         assert "/reassignments/unclean" not in text
+
+
+def test_an_isr_that_has_changed_outdates_an_unclean_election() -> None:
+    admin = admin_of(partition_on(0, 1, 2, 3, leader=-1, isr=(1,)))
+    admin.brokers = [2, 3]
+    browser = browser_of(admin)
+    fields = {"topic": "orders", "again": "orders"}
+    preview = browser.send(UNCLEAN, **fields)
+    admin.topics["orders"] = topic("orders", partition_on(0, 1, 2, 3, leader=-1, isr=(3,)))
+    assert "orders-0 has another leader, ISR or replicas by now" in seen(browser.do_it(UNCLEAN, preview, 409))
+    assert admin.changes() == []

@@ -296,6 +296,13 @@ def test_what_others_have_changed_since_is_shown_again() -> None:
     assert "orders-1 is being reassigned already" in seen(browser.do_it(TOPIC, preview, 400))
     admin.ongoing.clear()
     preview = browser.send(TOPIC, **fields)
+    healthy = admin.topics["orders"]
+    led = dict(healthy.partitions)
+    admin.topics["orders"] = topic("orders", led[0], replace(led[1], leader=-1), led[2])
+    lost = seen(browser.do_it(TOPIC, preview, 400))
+    assert "orders-1 has no leader" in lost
+    admin.topics["orders"] = healthy
+    preview = browser.send(TOPIC, **fields)
     admin.topics["orders"] = topic("orders", *admin.topics["orders"].partitions.values(), id_=b"2" * 16)
     assert "another one was created under its name" in seen(browser.do_it(TOPIC, preview, 409))
     assert admin.changes() == []

@@ -38,6 +38,12 @@ class Candidate:
         """The topic and the number of the partition."""
         return f"{self.partition.topic}-{self.partition.partition}"
 
+    @property
+    def as_shown(self) -> tuple[object, ...]:
+        """The state that the preview shows: leader, replicas, live replicas, and without a leader the ISR."""
+        isr = self.info.isr if self.info.leader == NO_LEADER else ()
+        return (self.info.leader, self.info.replicas, self.live, isr)
+
 
 def preferred_candidate(partition: TopicPartition, info: PartitionInfo, live: set[int]) -> Candidate | None:
     """Return a partition that another replica leads than the preferred one; None for other partitions."""
@@ -130,7 +136,7 @@ def election_command(candidates: Sequence[Candidate], *, unclean: bool = False) 
 
 
 def _check_as_shown(shown: Sequence[Candidate], now: Sequence[Candidate]) -> None:
-    """Raise Outdated if a partition of the preview has another leader, ISR or replicas, or live brokers differ."""
+    """Raise Outdated if a partition is not as the preview showed it."""
     by_name = {candidate.partition: candidate for candidate in now}
     for candidate in shown:
         present = by_name.get(candidate.partition)
@@ -138,12 +144,8 @@ def _check_as_shown(shown: Sequence[Candidate], now: Sequence[Candidate]) -> Non
             raise Outdated(f"{candidate.name} has another leader by now")
         if present.obstacle:
             raise Outdated(f"{candidate.name}: {present.obstacle}")
-        if (present.info.leader, present.info.replicas, present.live) != (
-            candidate.info.leader,
-            candidate.info.replicas,
-            candidate.live,
-        ):
-            raise Outdated(f"{candidate.name} has another leader, or other replicas, by now")
+        if present.as_shown != candidate.as_shown:
+            raise Outdated(f"{candidate.name} has another leader, ISR or replicas by now")
 
 
 async def _elect(shown: Sequence[Candidate], choose: Choice, visit: Visit) -> Done:

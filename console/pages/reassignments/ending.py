@@ -13,7 +13,7 @@ from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Change, Difference, Done, Form, Outdated, Visit, check_as_shown
 from ...bounds import MOVES_MAX, TOPICS_UNTHROTTLED_MAX
-from ...commands import command, option
+from ...commands import command, option, ranges
 from ...formats import byte_rate, counted, numbers
 from ...live.throttles import Throttles, read_throttles
 from .moving import ADDRESS, raise_refusals
@@ -62,13 +62,8 @@ async def _asked(visit: Visit) -> Moving:
 async def plan_cancelling(visit: Visit) -> Change:
     """Plan to cancel reassignments in progress."""
     found = await _asked(visit)
-    is_all = not visit.query.get("topic")
-    topics: dict[str, list[int]] = {}
-    for name in found:
-        topics.setdefault(name.topic, []).append(name.partition)
-    words: list[str] = []
-    for topic, indexes in topics.items() if not is_all else ():
-        words += option("--topic", f"{topic}:{','.join(map(str, indexes))}")
+    topic = visit.query.get("topic")
+    words = option("--topic", f"{topic}:{ranges(name.partition for name in found)}") if topic else []
     return Change(
         title=f"Cancel {counted(len(found), 'reassignment')}",
         differences=_cancelled(found),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from ....client.admin import TOPIC_RESOURCE, LogDirDescription
-from ....client.connections.metadata import TopicInfo
+from ....client.connections.metadata import NO_LEADER, TopicInfo
 from ....client.failures import restated
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
@@ -327,6 +327,8 @@ async def _move(
 
 
 def _check_as_planned(placement: PresentPlacement, moves: Iterable[ReplicaMove]) -> None:
+    """Raise Outdated for a move whose replicas, leader, target brokers or reassignment are not as planned."""
+    live = placement.live.keys()
     for move in moves:
         info = placement.partition(move.partition)
         now = () if info is None else info.replicas
@@ -334,7 +336,9 @@ def _check_as_planned(placement: PresentPlacement, moves: Iterable[ReplicaMove])
             raise Outdated(
                 f"{move.name}: the preview showed the replicas {numbers(move.before)}, and they are {numbers(now)} now"
             )
-        if absent := sorted(set(move.added) - placement.live.keys()):
+        if info is not None and info.leader == NO_LEADER:
+            raise Outdated(f"{move.name} has no leader any more, from which its replicas could be copied")
+        if absent := sorted(set(move.added) - live):
             raise Outdated(f"broker {numbers(absent)} is not active any more")
         if move.partition in placement.reassigning:
             raise Outdated(f"{move.name} is being reassigned by somebody else")

@@ -55,8 +55,9 @@ async def placement_of(
     KafkaError.
     """
     snapshot = await visit.sampler.snapshot(age_max_s=0)
-    topics = {topic.name: topic for topic in snapshot.topics if wanted is None or topic.name in wanted}
-    for name in wanted or ():
+    names = None if wanted is None else frozenset(wanted)
+    topics = {topic.name: topic for topic in snapshot.topics if names is None or topic.name in names}
+    for name in names or ():
         if name not in topics:
             raise NotThere(f"there is no topic {name!r}")
     reassigning = await visit.admin.list_partition_reassignments()
