@@ -45,16 +45,22 @@ def in_words(decision: Decision) -> str:
     return _IN_WORDS[decision.rule] if decision.acl is None else f"ACL: {_acl_in_words(decision.acl)}"
 
 
+def resource_words(kind: int, pattern: int, name: str) -> str:
+    """Return the resource of an ACL in words: `topic orders`, `every topic whose name begins with flights-`."""
+    if kind == AclResourceType.CLUSTER:
+        return "the cluster"
+    try:
+        of_kind = AclResourceType(kind).name.lower().replace("_", " ")
+    except ValueError:
+        of_kind = f"resource type {kind}"
+    if pattern == PatternType.PREFIXED:
+        return f"every {of_kind} whose name begins with {name}"
+    return f"every {of_kind}" if name == ANYTHING else f"{of_kind} {name}"
+
+
 def _acl_in_words(acl: Acl) -> str:
     host = "any host" if acl.host == ANYTHING else acl.host
-    kind = name_of(AclResourceType, acl.resource_type).lower().replace("_", " ")
-    name = "" if acl.resource_type == AclResourceType.CLUSTER else f" {acl.resource_name}"
-    if acl.pattern_type == PatternType.PREFIXED:
-        resource = f"every {kind} whose name begins with{name}"
-    elif acl.resource_name == ANYTHING:
-        resource = f"every {kind}"
-    else:
-        resource = f"{kind}{name}"
+    resource = resource_words(acl.resource_type, acl.pattern_type, acl.resource_name)
     allow, operation = name_of(AclPermission, acl.permission), name_of(AclOperation, acl.operation)
     return f"{allow} {acl.principal} {operation} on {resource} from {host}"
 

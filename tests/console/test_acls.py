@@ -9,10 +9,10 @@ import pytest
 
 from ottla.client.admin import ConfigEntry, UserLogin
 from ottla.client.admin.quotas import Entity
-from ottla.console.access_rules import AccessRules
+from ottla.console.access_rules import AccessRules, resource_words
 from ottla.console.pages.access.acl_effects import effects, warnings_of
 from ottla.console.pages.access.acls import acl_row, creation_command
-from ottla.console.pages.access.operations import MEANINGS, RESOURCES, resource_words
+from ottla.console.pages.access.operations import MEANINGS, RESOURCES
 from ottla.protocol.cluster.acls import (
     Acl,
     AclFilter,
@@ -135,7 +135,7 @@ def test_a_rule_for_every_operation_shows_each() -> None:
     )
     lines = lines_of(rules(READS), everything)
     assert [line[0] for line in lines] == [
-        f"every user from every host: {operation.name} on each topic that begins with orders"
+        f"every user from every host: {operation.name} on every topic whose name begins with orders"
         for operation in MEANINGS[AclResourceType.TOPIC]
     ]
 
@@ -170,9 +170,22 @@ def test_the_first_and_the_last_rule_about_a_resource_may_concern_everyone() -> 
 
 
 def test_resources_in_words() -> None:
-    assert resource_words(AclResourceType.CLUSTER, "kafka-cluster") == "the cluster"
-    assert resource_words(AclResourceType.TRANSACTIONAL_ID, "*") == "every transactional id"
-    assert resource_words(99, "x") == "resource type 99 x"
+    literal, prefixed = PatternType.LITERAL, PatternType.PREFIXED
+    assert resource_words(AclResourceType.CLUSTER, literal, "kafka-cluster") == "the cluster"
+    assert resource_words(AclResourceType.TRANSACTIONAL_ID, literal, "*") == "every transactional id"
+    assert resource_words(AclResourceType.GROUP, prefixed, "a-") == "every group whose name begins with a-"
+    assert resource_words(99, literal, "x") == "resource type 99 x"
+
+
+def test_a_prefix_closes_every_topic_that_begins_with_it() -> None:
+    prefixed = READS._replace(pattern_type=PatternType.PREFIXED)
+    text = warnings_of(rules(is_open=True), rules(prefixed, is_open=True), [prefixed], user="")
+    assert text.endswith("may use every topic whose name begins with orders.")
+
+
+def test_rules_of_later_versions_have_no_effect_that_this_one_knows() -> None:
+    for later in (READS._replace(operation=99), READS._replace(resource_type=99)):
+        assert lines_of(rules(later), removed=(later,)) == []
 
 
 def test_every_operation_of_kafka_has_a_resource() -> None:
@@ -194,7 +207,9 @@ def test_acls_are_created_after_a_preview() -> None:
     preview = seen(browser.send(CREATE, **fields, step="preview"))
     assert "Create 2 ACLs" in preview
     assert "ACL nothing ALLOW User:ann from 10.0.0.0/8 READ on Topic:PREFIXED:orders" in preview
-    assert "DESCRIBE on each topic that begins with orders denied: no ACL allows it allowed by" in preview
+    assert (
+        "DESCRIBE on every topic whose name begins with orders denied: no ACL allows it allowed by" in preview
+    )
     command = (
         "ottla acl create --principal User:ann --operation READ --operation WRITE --topic orders --prefixed"
     )

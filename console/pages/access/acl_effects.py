@@ -15,13 +15,14 @@ from ....protocol.cluster.acls import (
     AclResourceType,
     PatternType,
 )
-from ...access_rules import AccessRules, in_words
+from ...access_rules import AccessRules, in_words, resource_words
 from ...area import Difference
-from .operations import MEANINGS, resource_words
+from .operations import MEANINGS
 
 if TYPE_CHECKING:
     from ....dataplane.security.authorization.decision import Decision
 
+_OPERATIONS: Final = frozenset(AclOperation)
 _ANY_USER: Final = "User:\0"
 _ANY_HOST: Final = ""
 """A principal and a host that only rules for every user, or for every host, match."""
@@ -30,10 +31,12 @@ _ANY_HOST: Final = ""
 def effects(before: AccessRules, after: AccessRules, changed: Collection[Acl]) -> list[Difference]:
     """Return the operations that a change of ACLs concerns, each with its verdict before and after.
 
-    `before` and `after` are the rules without and with the change, and `changed` are the added or removed ACLs.
+    `before` and `after` are the rules without and with the change, and `changed` are the added or removed ACLs. ACLs
+    with types or operations of a later version are left out: no broker of this version decides by them.
     """
     lines = []
-    for _, acls in groupby(sorted(changed), key=lambda acl: acl[:5]):
+    known = [acl for acl in changed if acl.resource_type in MEANINGS and acl.operation in _OPERATIONS]
+    for _, acls in groupby(sorted(known), key=lambda acl: acl[:5]):
         lines += _effects_of(before, after, list(acls), changed)
     return lines
 
@@ -49,7 +52,7 @@ def _effects_of(
     host = _ANY_HOST if first.host == ANYTHING else first.host.partition("/")[0]
     was = before.decisions(kind, first.resource_name, operations, principal=principal, host=host)
     then = after.decisions(kind, first.resource_name, operations, principal=principal, host=host)
-    target = resource_words(kind, first.resource_name, is_prefix=first.pattern_type == PatternType.PREFIXED)
+    target = resource_words(kind, first.pattern_type, first.resource_name)
     lines = []
     for operation in operations:
         is_changed = was[operation].allowed != then[operation].allowed
@@ -82,7 +85,8 @@ def warnings_of(before: AccessRules, after: AccessRules, changed: Collection[Acl
     if user and any(acl.principal in (f"User:{user}", ANYBODY) for acl in changed):
         warnings.append(f"The change concerns this console, which logs in as {user}.")
     is_open = before.settings is not None and before.settings.open_without_acls
-    for kind, name in sorted({(acl.resource_type, acl.resource_name) for acl in changed}) if is_open else ():
+    resources = sorted({(acl.resource_type, acl.pattern_type, acl.resource_name) for acl in changed})
+    for kind, pattern, name in resources if is_open else ():
         had, has = (_covers(rules, kind, name) for rules in (before, after))
         if had != has:
             who = (
@@ -90,7 +94,7 @@ def warnings_of(before: AccessRules, after: AccessRules, changed: Collection[Acl
                 if has
                 else "every client may use"
             )
-            what = resource_words(kind, name)
+            what = resource_words(kind, pattern, name)
             warnings.append(f"allow.everyone.if.no.acl.found is true: after this change {who} {what}.")
     return " ".join(warnings)
 

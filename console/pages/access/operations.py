@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ....protocol.cluster.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from ....protocol.cluster.acls import AclOperation, AclResourceType
 
 RESOURCES: Final[Mapping[str, AclResourceType]] = {
     "topic": AclResourceType.TOPIC,
@@ -60,13 +60,3 @@ MEANINGS: Final[Mapping[AclResourceType, Mapping[AclOperation, str]]] = {
 }
 """The effects of the operations that apply to each type of resource."""
 EVERY_OPERATION: Final = "every operation above, and operations that later versions add"
-
-
-def resource_words(kind: int, name: str, *, is_prefix: bool = False) -> str:
-    """Return a resource in words: `topic orders`, `each topic that begins with flights-`, `every topic`."""
-    of_kind = next((words for words, number in RESOURCES.items() if number == kind), f"resource type {kind}")
-    if kind == AclResourceType.CLUSTER and name == CLUSTER_NAME:
-        return "the cluster"
-    if is_prefix:
-        return f"each {of_kind} that begins with {name}"
-    return f"every {of_kind}" if name == "*" else f"{of_kind} {name}"
