@@ -24,6 +24,7 @@ from ...protocol.messages.offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
 from ..bounds import Milliseconds, Offset
@@ -88,17 +89,7 @@ class GroupAdmin(AdminBase):
 
         async def once() -> dict[TopicPartition, int]:
             response = await self._coordinator(group_id).ask(request, at_most=_ONE_GROUP_FETCH)
-            what = f"offsets of group {group_id!r}"
-            check(response.error_code, what, None, operation="DESCRIBE", name=group_id)
-            found: dict[TopicPartition, int] = {}
-            for topic in response.topics:
-                for partition in topic.partitions:
-                    check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}", None)
-                    if partition.committed_offset >= 0:
-                        found[TopicPartition(topic.name, partition.partition_index)] = (
-                            partition.committed_offset
-                        )
-            return found
+            return _committed(response, group_id)
 
         return await self.session.with_retries(once)
 
@@ -269,17 +260,23 @@ def _settled(code: int, what: str) -> KafkaError | None:
 
 def _committed_or_error(group: OffsetFetchResponseGroup) -> dict[TopicPartition, int] | KafkaError:
     """Return the committed offsets of a group in its coordinator's answer, or the first error in it."""
-    what = f"offsets of group {group.group_id!r}"
-    found: dict[TopicPartition, int] = {}
     try:
-        check(group.error_code, what, None, operation="DESCRIBE", name=group.group_id)
-        for topic in group.topics:
-            for partition in topic.partitions:
-                check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}", None)
-                if partition.committed_offset >= 0:
-                    found[TopicPartition(topic.name, partition.partition_index)] = partition.committed_offset
+        return _committed(group, group.group_id)
     except KafkaError as error:
         return error
+
+
+def _committed(
+    answer: OffsetFetchResponse | OffsetFetchResponseGroup, group_id: str
+) -> dict[TopicPartition, int]:
+    """Return the committed offsets of a group in its coordinator's answer. Raises the first error in it."""
+    check(answer.error_code, f"offsets of group {group_id!r}", None, operation="DESCRIBE", name=group_id)
+    found: dict[TopicPartition, int] = {}
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}", None)
+            if partition.committed_offset >= 0:
+                found[TopicPartition(topic.name, partition.partition_index)] = partition.committed_offset
     return found
 
 
