@@ -16,6 +16,7 @@ _UNITS: Final = (
     (re.compile(r"percentage$"), "percent"),
     (re.compile(r"[._-]messages$"), "records"),
     (re.compile(r"connection[._-]creation[._-]rate$"), "connections/s"),
+    (re.compile(r"controller[._-]mutation[._-]rate$"), "partitions/s"),
 )
 _DAYS_S: Final = 86_400.0
 _LIMITLESS: Final = frozenset({str(LONG_MAX), str(INT_MAX), "1.7976931348623157E308"})

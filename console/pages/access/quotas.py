@@ -25,6 +25,7 @@ from ...area import (
     check_as_shown,
 )
 from ...commands import option
+from ...config_words import unit_of
 from ...formats import byte_rate, link
 from ...key_values import edited_rows, row_name, row_values, set_and_unset, shown_rows
 from ...sorting import Column
@@ -38,13 +39,6 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "request_percentage": "Time of each broker for requests of the clients. 100 is all time of one thread.",
     "controller_mutation_rate": "Partitions that clients create and delete.",
     "connection_creation_rate": "New connections to each broker.",
-}
-_UNITS: Final[Mapping[str, str]] = {
-    "producer_byte_rate": "bytes/s",
-    "consumer_byte_rate": "bytes/s",
-    "request_percentage": "percent",
-    "controller_mutation_rate": "partitions/s",
-    "connection_creation_rate": "connections/s",
 }
 _GROUPED: Final = re.compile(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
 """Numbers with separators of thousands. Other commas are none: 1,5 is not 15."""
@@ -183,14 +177,14 @@ def _row(
     entity: Entity, key: str, own: Mapping[str, float], found: Sequence[tuple[Entity, Mapping[str, float]]]
 ) -> FieldRow:
     value = "" if key not in own else quota_text(own[key])
-    unit = _UNITS.get(key, "")
+    unit = unit_of(key)
     return FieldRow(
         FormField(
             name=row_name(QUOTA, key),
             label=key,
             kind="number",
             value=value,
-            hint=in_words(key, own[key]) if key in own else "",
+            hint=quota_words(key, own[key]) if key in own else "",
         ),
         f"{unit}, above 0" if unit else "a number above 0",
         inherited_words(entity, key, found),
@@ -198,10 +192,10 @@ def _row(
     )
 
 
-def in_words(key: str, value: float) -> str:
+def quota_words(key: str, value: float) -> str:
     """Return a quota with separators, and bytes also in a larger unit: `1,048,576 (1.0 MiB/s)`."""
     text = quota_text(value, grouped=True)
-    return f"{text} ({byte_rate(value)})" if _UNITS.get(key) == "bytes/s" and value >= 1024 else text
+    return f"{text} ({byte_rate(value)})" if unit_of(key) == "bytes/s" and value >= 1024 else text
 
 
 def inherited_words(entity: Entity, key: str, found: Sequence[tuple[Entity, Mapping[str, float]]]) -> str:
@@ -210,7 +204,7 @@ def inherited_words(entity: Entity, key: str, found: Sequence[tuple[Entity, Mapp
     limits = {frozenset(whose.items()): quotas for whose, quotas in found}
     for other in _less_specific(entity):
         if (value := limits.get(frozenset(other.items()), {}).get(key)) is not None:
-            return f"{in_words(key, value)} of {entity_text(other)}"
+            return f"{quota_words(key, value)} of {entity_text(other)}"
     return "no limit"
 
 
