@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..client.admin import BROKER_RESOURCE, CONFIG_SOURCES, Admin, ConfigEntry
 from ..protocol.errors import KafkaError
 from ..protocol.settings.config_chain import ConfigSource, topic_defaults
 from ..protocol.settings.config_key import ConfigKey, ConfigType
-from ..protocol.settings.config_keys import NODE_KEYS, TOPIC_KEYS
+from ..protocol.settings.config_keys import TOPIC_KEYS
 from .area import BadQuestion, FieldRow, FieldTable, Form, FormField, Visit
 from .config_words import facts_of, in_unit
 from .formats import link
 from .key_values import edited, edited_rows, lines_fields, row_name, row_values, shown_rows
-from .settings import SettingsChange, beneath, own_settings, refuse_secrets, settings_of
+from .settings import TOPIC, SettingsChange, beneath, known_key_of, own_settings, refuse_secrets, settings_of
 
 FIELD: Final = "settings"
 """The form field with settings as lines."""
@@ -43,14 +43,12 @@ async def settings_form_of(
         hint = f"{HINT}. Remove a line to return its setting to the inherited or default value"
         fields = lines_fields(FIELD, "settings", own, hint)
         return Form(title, fields, text, links=other_form(visit))
-    keys, sources = TOPIC_KEYS, {source}
-    if kind == BROKER_RESOURCE:
-        keys = NODE_KEYS
-        if not name:
-            entries, sources = [*entries, *await _of_any_broker(visit.admin)], {source, "broker"}
-    rows = setting_rows_of(entries, own, keys, sources)
-    set_here = [row for row in rows if row.field.value]
-    others = [row for row in rows if not row.field.value]
+    sources = {source}
+    if kind == BROKER_RESOURCE and not name:
+        entries, sources = [*entries, *await _of_any_broker(visit.admin)], {source, "broker"}
+    rows = setting_rows_of(entries, own, known_key_of(source), sources)
+    set_here = [row for row in rows if row.field.label in own]
+    others = [row for row in rows if row.field.label not in own]
     tables = [FieldTable(heading, some) for heading, some in ((SET_HERE, set_here), (OTHERS, others)) if some]
     return Form(
         title, [shown_rows(SET, own)], " ".join(filter(None, (text, _RULE))), tables, other_form(visit)
@@ -66,7 +64,7 @@ async def creation_settings(visit: Visit) -> tuple[Sequence[FormField], Sequence
         ConfigEntry(key.name, defaults.get(key.name, key.default), "default", True, False, False)
         for key in TOPIC_KEYS.values()
     ]
-    rows = setting_rows_of(entries, {}, TOPIC_KEYS, set())
+    rows = setting_rows_of(entries, {}, known_key_of(TOPIC), set())
     is_open = any(row_values(visit.form, SET).values())
     return (), [FieldTable(f"Settings: {len(rows)} keys, all optional", rows, is_open)]
 
@@ -89,17 +87,18 @@ def other_form(visit: Visit) -> Mapping[str, str]:
 def setting_rows_of(
     entries: Sequence[ConfigEntry],
     own: Mapping[str, str],
-    keys: Mapping[str, ConfigKey],
+    known_key: Callable[[str], ConfigKey | None],
     sources: Collection[str],
 ) -> list[FieldRow]:
     """Return a form's rows for all settings that a resource may have, by name.
 
-    `own` are its own settings. `keys` has the known keys, and `sources` the sources that an empty value removes.
+    `own` are its own settings. `known_key` returns the description of a key, and `sources` are the sources that an
+    empty value removes.
     Secrets and settings that cannot be changed while brokers run have no row.
     """
     changeable = {entry.name: entry for entry in entries if not entry.is_sensitive and not entry.read_only}
     return [
-        _row(name, own.get(name), changeable.get(name), keys.get(name), sources)
+        _row(name, own.get(name), changeable.get(name), known_key(name), sources)
         for name in sorted({*changeable, *own})
     ]
 

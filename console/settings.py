@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ..client.admin import Admin, ConfigEntry
 from ..client.foreign_names import is_secret
@@ -11,6 +12,10 @@ from ..protocol.settings.config_key import ConfigKey
 from ..protocol.settings.config_keys import TOPIC_KEYS, node_key
 from .area import BadQuestion, Difference, check_as_shown
 from .key_values import pairs_of, set_and_unset
+
+TOPIC: Final = "topic"
+ALL_BROKERS: Final = "all brokers"
+"""The sources of settings of a topic, and of all brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,6 @@ class SettingRow:
     name: str
     value: str
     source: str
-    is_default: bool
     hidden_values: str
 
 
@@ -37,7 +41,6 @@ def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[Set
             entry.name,
             "(secret)" if entry.is_sensitive else entry.value or "",
             entry.source,
-            entry.is_default,
             "; ".join(f"{source}: {value or ''}" for _, value, source in entry.synonyms[1:])
             if not entry.is_sensitive
             else "",
@@ -116,7 +119,10 @@ def setting_differences(
     entries: Sequence[ConfigEntry], changes: Mapping[str, str | None], source: str
 ) -> list[Difference]:
     """Return the preview of a change of settings: the present and the future value of each changed setting, with its
-    source."""
+    source.
+
+    The value beneath a setting of all brokers may differ between brokers, by their files.
+    """
     by_name = {present.name: present for present in entries}
     found = []
     for key, value in changes.items():
@@ -124,11 +130,15 @@ def setting_differences(
         now = None if entry is None else f"{entry.value or ''} ({entry.source})"
         then = f"{value} ({source})" if value is not None else "the inherited or default value"
         if value is None and entry is not None:
-            known = TOPIC_KEYS.get(key) if source == "topic" else node_key(key)
-            below = beneath(entry, {source}, known)
+            below = None if source == ALL_BROKERS else beneath(entry, {source}, known_key_of(source)(key))
             then = then if below is None else f"{below[0]} ({below[1]})"
         found.append(Difference(key, now, then))
     return found
+
+
+def known_key_of(source: str) -> Callable[[str], ConfigKey | None]:
+    """Return the function that finds the description of a key that may have settings from this source."""
+    return TOPIC_KEYS.get if source == TOPIC else node_key
 
 
 def beneath(entry: ConfigEntry, sources: Collection[str], key: ConfigKey | None) -> tuple[str, str] | None:

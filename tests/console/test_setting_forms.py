@@ -12,6 +12,7 @@ from ottla.console.area import BadQuestion, FieldRow
 from ottla.console.config_words import facts_of, in_unit, unit_of
 from ottla.console.key_values import edited_rows
 from ottla.console.setting_forms import SET, created_settings, setting_rows_of
+from ottla.console.settings import TOPIC, known_key_of, setting_differences
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.settings.config_keys import NODE_KEYS, TOPIC_KEYS
 from tests.console.brokers_with_folders import FoldersAdmin
@@ -95,7 +96,7 @@ def entry(name: str, value: str | None, source: str = "default", **given: object
 
 
 def rows_of(*entries: ConfigEntry, own: dict[str, str] | None = None) -> dict[str, FieldRow]:
-    rows = setting_rows_of(entries, own or {}, TOPIC_KEYS, {"topic"})
+    rows = setting_rows_of(entries, own or {}, known_key_of(TOPIC), {TOPIC})
     assert [row.field.label for row in rows] == sorted(row.field.label for row in rows)
     return {row.field.label: row for row in rows}
 
@@ -116,6 +117,20 @@ def test_a_row_says_what_holds_if_it_is_empty() -> None:
     assert rows["min.insync.replicas"].field.placeholder == "2"
     assert (rows["unknown.to.us"].facts, rows["unknown.to.us"].otherwise) == ("", "x, broker file")
     assert rows["never.set"].otherwise == "not set"
+
+
+def test_a_key_of_one_listener_is_described() -> None:
+    name = "listener.name.external.max.connections"
+    (row,) = setting_rows_of([entry(name, "5", "broker")], {}, known_key_of("broker"), set())
+    assert row.facts.startswith("whole number")
+
+
+def test_a_setting_of_all_brokers_hides_a_value_that_their_files_have() -> None:
+    everywhere = entry(
+        "num.io.threads", "16", "all brokers", synonyms=(("num.io.threads", "16", "all brokers"),)
+    )
+    (line,) = setting_differences([everywhere], {"num.io.threads": None}, "all brokers")
+    assert line.after == "the inherited or default value"
 
 
 def test_values_of_a_fixed_set_are_chosen() -> None:

@@ -22,13 +22,11 @@ from ...setting_forms import (
     settings_asked,
     settings_form_of,
 )
-from ...settings import SettingsChange
+from ...settings import TOPIC, SettingsChange
 from .partitions import known
 from .topic import topic_named
 
 PARTITIONS_MAX = 100_000
-SOURCE = "topic"
-"""The source of settings that belong to the topic."""
 
 
 # ------------------------------------------------------------ create
@@ -100,13 +98,13 @@ async def _create(topic: NewTopic, visit: Visit) -> Done:
 async def settings_form(visit: Visit) -> Form:
     """Return the form with a row for each setting that the topic may have."""
     topic = await topic_named(visit, age_max_s=0)
-    return await settings_form_of(visit, f"Settings of {topic.name}", TOPIC_RESOURCE, topic.name, SOURCE)
+    return await settings_form_of(visit, f"Settings of {topic.name}", TOPIC_RESOURCE, topic.name, TOPIC)
 
 
 async def plan_settings(visit: Visit) -> Change:
     """Plan a change of a topic's settings. The cluster checks the new values."""
     topic = await topic_named(visit, age_max_s=0)
-    change = await settings_asked(visit.admin, TOPIC_RESOURCE, topic.name, SOURCE, visit.form)
+    change = await settings_asked(visit.admin, TOPIC_RESOURCE, topic.name, TOPIC, visit.form)
     await change.check(visit.admin)
     differences = await change.differences(visit.admin)
     words: list[str] = []
