@@ -183,7 +183,7 @@ def _order_comparison(sign: str, wanted: str) -> Comparison:
         limit = parsed(wanted)
     except (ValueError, RecursionError):
         limit = wanted
-    if not wanted or order(limit, limit) is None:
+    if not wanted or not _is_ordered(limit):
         raise InvalidFilter(f"{sign} compares with a number or a text, not with {wanted[:40]!r}")
     is_so = _ORDERS[sign]
 
@@ -192,6 +192,14 @@ def _order_comparison(sign: str, wanted: str) -> Comparison:
         return found is not None and is_so(found)
 
     return compares
+
+
+def _is_ordered(limit: Any) -> bool:
+    """Return whether values can be compared with a limit, which is a text, or a number with digits that can be read."""
+    try:
+        return order(limit, limit) is not None
+    except ValueError:
+        return False
 
 
 def _pattern_comparison(pattern: str) -> Comparison:
