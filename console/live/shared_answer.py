@@ -34,6 +34,7 @@ class SharedAnswer(Generic[AnswerT]):
         self._ask, self._now, self._cpu = ask, now, cpu
         self._answer: AnswerT | None = None
         self._fresh_until_s = -1.0
+        self._is_expired = False
         self._asking: asyncio.Task[None] | None = None
         self._dropping: asyncio.TimerHandle | None = None
 
@@ -57,6 +58,7 @@ class SharedAnswer(Generic[AnswerT]):
     def expire(self) -> None:
         """Let the next page repeat the request, since the answer has changed."""
         self._fresh_until_s = -1.0
+        self._is_expired = True
 
     async def stop(self) -> None:
         """Stop asking, and drop the answer."""
@@ -73,7 +75,10 @@ class SharedAnswer(Generic[AnswerT]):
 
     async def _renew(self) -> None:
         began_s = self._cpu()
+        self._is_expired = False
         self._answer = await self._ask()
+        if self._is_expired:  # The answer changed while it was under way.
+            return
         self._fresh_until_s = self._now() + max(AGE_S, (self._cpu() - began_s) / CPU_SHARE)
 
     def _keep(self) -> None:

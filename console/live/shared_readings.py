@@ -48,7 +48,7 @@ class TopicSize:
 
 
 class SharedReadings:
-    """SharedAnswer readings of one cluster, each for all pages of a session."""
+    """Expensive readings of one cluster, each shared by all pages of a session."""
 
     def __init__(self, admin: Admin, sampler: Sampler, *, now: Callable[[], float] = time.time) -> None:
         self._admin, self._sampler, self._now = admin, sampler, now

@@ -63,6 +63,18 @@ async def test_an_answer_that_has_changed_is_asked_for_at_once() -> None:
     await costly.stop()
 
 
+async def test_an_answer_that_changes_while_it_is_under_way_is_asked_for_again() -> None:
+    slow = Slow()
+    costly = slow.costly()
+    slow.may_answer.clear()
+    assert await costly.get(patience_s=0.01) is None
+    costly.expire()
+    slow.may_answer.set()
+    assert await costly.get(patience_s=9) == 1
+    assert await costly.get(patience_s=9) == 2
+    await costly.stop()
+
+
 async def test_an_expensive_request_is_repeated_less_often() -> None:
     slow = Slow()
     slow.takes_cpu_s = 2.0
