@@ -177,6 +177,8 @@ def ceiling(value: float, unit: float = DECIMAL) -> float:
     if value <= LEAST or not math.isfinite(value):
         return 1.0
     scale = unit ** max(0, math.floor(math.log(value, unit)))
+    if unit == KIB and value / scale > 1_000:  # 2,000 KiB would be no round number of MiB.
+        scale *= unit
     power = 10.0 ** math.floor(math.log10(value / scale))
     return scale * next((step * power for step in (1, 2, 5) if step * power >= value / scale), 10 * power)
 

@@ -190,13 +190,14 @@ def _event_of(change: _Change, changed: _Changed, at_s: float) -> Event:
 
 
 def _of_reassignments(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[Event]:
-    cause = Cause("reassignments", "")
+    if before.reassigning_trouble or after.reassigning_trouble:
+        return
     if begun := len(after.reassigning.keys() - before.reassigning.keys()):
         text = f"the reassignment of {partitions_text(begun)} began"
-        yield Event(after.at_s, NEWS, text, cause)
+        yield Event(after.at_s, NEWS, text, Cause("reassignments", "began"))
     if ended := len(before.reassigning.keys() - after.reassigning.keys()):
         text = f"the reassignment of {partitions_text(ended)} ended"
-        yield Event(after.at_s, GOOD, text, cause, "ended the reassignment", ended)
+        yield Event(after.at_s, GOOD, text, Cause("reassignments", "ended"))
 
 
 def _broker(broker: int, change: str) -> Cause:

@@ -83,7 +83,15 @@ def test_the_scale_ends_at_a_round_number(value: float, top: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "top"), [(3, 5), (900, 1000), (1025, 2 * 1024), (600_000, 1000 * 1024), (3e6, 5 * 1024**2)]
+    ("value", "top"),
+    [
+        (3, 5),
+        (900, 1000),
+        (1025, 2 * 1024),
+        (600_000, 1000 * 1024),
+        (1010 * 1024, 1024**2),
+        (3e6, 5 * 1024**2),
+    ],
 )
 def test_the_scale_of_bytes_ends_at_a_round_number(value: float, top: float) -> None:
     assert ceiling(value, KIB) == pytest.approx(top)

@@ -116,6 +116,23 @@ def test_reassignments_and_a_quorum_without_a_leader() -> None:
     assert texts(after, snapshot_of(quorum=None)) == ["the reassignment of 1 partition ended"]
 
 
+def test_reassignments_that_are_not_listed_have_neither_begun_nor_ended() -> None:
+    under_way = snapshot_of(reassigning={TopicPartition("t", 0): OngoingReassignment((1,), (2,), ())})
+    unknown = snapshot_of(reassigning_trouble="no right")
+    assert texts(under_way, unknown) == texts(unknown, under_way) == []
+
+
+def test_a_reassignment_that_begins_is_no_cause_of_an_earlier_end() -> None:
+    moves = {TopicPartition("t", index): OngoingReassignment((1,), (2,), ()) for index in range(5)}
+    first, none = snapshot_of(reassigning=dict(list(moves.items())[:3]), at_s=100), snapshot_of(at_s=110)
+    then = snapshot_of(reassigning=moves, at_s=130)
+    lines = event_lines([*events_between(first, none), *events_between(none, then)])
+    assert [line.text for line in lines] == [
+        "the reassignment of 5 partitions began",
+        "the reassignment of 3 partitions ended",
+    ]
+
+
 # ------------------------------------------------------------ lines
 
 GONE, BACK = Cause("broker 1", LEFT), Cause("broker 1", JOINED)
