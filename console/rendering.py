@@ -13,7 +13,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from . import charts, formats
+from . import formats
 
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"
@@ -45,11 +45,7 @@ class Templates:
             formats.numbers,
         ):
             self._environment.filters[filter_.__name__] = filter_
-        self._environment.globals |= {
-            "link": formats.link,
-            "line_chart": charts.line_chart,
-            "legend": charts.legend,
-        }
+        self._environment.globals["link"] = formats.link
         shared = self._environment.get_template(_PARTS).module
         self._environment.globals |= {
             name: part for name, part in vars(shared).items() if not name.startswith("_")

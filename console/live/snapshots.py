@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final, TypeVar
 
 from ...client.admin import Admin, ClusterDescription, OngoingReassignment, QuorumDescription
@@ -17,6 +19,8 @@ from .partition_problems import TopicProblems, missing_replicas, problems_by_top
 
 FENCED: Final = "fenced"
 DOWN: Final = "down"
+SUGGESTED_MAX: Final = 200
+"""The most topics whose names a field suggests."""
 AnswerT = TypeVar("AnswerT")
 QUORUM_TIMEOUT_MS: Final = 3_000
 """Milliseconds to wait for the quorum: a broker waits for a quorum without a leader, and the page would wait, too."""
@@ -28,7 +32,8 @@ TRIES, PAUSE_S = 4, 0.25
 class ClusterSnapshot:
     """The cluster's brokers, topics, quorum and reassignments at one moment.
 
-    If the quorum does not answer, `quorum` is None and `quorum_trouble` is the reason.
+    If the quorum does not answer, `quorum` is None and `quorum_trouble` is the reason. If the cluster does not list its
+    reassignments, `reassigning` is empty and `reassigning_trouble` is the reason.
     """
 
     at_s: float
@@ -37,6 +42,22 @@ class ClusterSnapshot:
     quorum: QuorumDescription | None
     quorum_trouble: str
     reassigning: Mapping[TopicPartition, OngoingReassignment]
+    reassigning_trouble: str = ""
+
+    @cached_property
+    def leads(self) -> Counter[int]:
+        """The number of partitions that each broker leads."""
+        return Counter(partition.leader for _, partition in self.partitions())
+
+    @cached_property
+    def held(self) -> Counter[int]:
+        """The number of replicas of each broker."""
+        return Counter(chain.from_iterable(partition.replicas for _, partition in self.partitions()))
+
+    @cached_property
+    def suggested_topics(self) -> list[str]:
+        """The names of users' topics that forms suggest, SUGGESTED_MAX at most."""
+        return [topic.name for topic in self.topics if not topic.is_internal][:SUGGESTED_MAX]
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionInfo]]:
         """Yield all partitions."""
@@ -68,8 +89,7 @@ class ClusterSnapshot:
     def absent(self) -> Mapping[int, str]:
         """The state of each broker that is not active: FENCED, or DOWN if it has replicas and is not registered."""
         live = {broker.id for broker in self.cluster.brokers}
-        holding = {broker for _, partition in self.partitions() for broker in partition.replicas}
-        return dict.fromkeys(holding - live, DOWN) | dict.fromkeys(self.cluster.fenced, FENCED)
+        return dict.fromkeys(self.held.keys() - live, DOWN) | dict.fromkeys(self.cluster.fenced, FENCED)
 
     @cached_property
     def offline(self) -> list[tuple[TopicPartition, PartitionInfo]]:
@@ -85,8 +105,8 @@ async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
     cluster, topics, quorum, reassigning = await asyncio.gather(
         admin.describe_cluster(),
         _all_topics(admin),
-        _or_trouble(admin.describe_quorum(timeout_ms=QUORUM_TIMEOUT_MS)),
-        _or_trouble(admin.list_partition_reassignments()),
+        answer_or_error(admin.describe_quorum(timeout_ms=QUORUM_TIMEOUT_MS)),
+        answer_or_error(admin.list_partition_reassignments()),
     )
     return ClusterSnapshot(
         at_s,
@@ -95,6 +115,7 @@ async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
         None if isinstance(quorum, KafkaError) else quorum,
         quorum.message if isinstance(quorum, KafkaError) else "",
         {} if isinstance(reassigning, KafkaError) else reassigning,
+        reassigning.message if isinstance(reassigning, KafkaError) else "",
     )
 
 
@@ -114,10 +135,10 @@ async def _all_topics(admin: Admin) -> list[TopicInfo]:
     return await admin.describe_topics()
 
 
-async def _or_trouble(question: Coroutine[object, object, AnswerT]) -> AnswerT | KafkaError:
+async def answer_or_error(question: Coroutine[object, object, AnswerT]) -> AnswerT | KafkaError:
     """Return the cluster's answer, or the KafkaError if this request fails.
 
-    A snapshot needs it where a user may lack a right, or a cluster a feature, while other requests succeed.
+    Pages need it where a user may lack a right, or a cluster a feature, while other requests succeed.
     """
     try:
         return await question

@@ -10,6 +10,7 @@ from typing import Final
 from ...client.admin import BROKER_RESOURCE, Admin, ConfigEntry
 from ...client.admin.throttles import RATES
 from ...protocol.errors import KafkaError
+from .snapshots import answer_or_error
 
 _SOURCES: Final = ("broker", "all brokers")
 """The sources of settings that change while brokers run."""
@@ -50,7 +51,8 @@ def throttle_of(entries: list[ConfigEntry]) -> CopyLimit | None:
 async def read_throttles(admin: Admin) -> Throttles:
     """Return the limits of all live brokers. Raises KafkaError if the cluster does not list its brokers."""
     brokers = [broker.id for broker in (await admin.describe_cluster()).brokers]
-    answers = await asyncio.gather(*(_settings(admin, broker) for broker in brokers))
+    asked = (admin.describe_configs(BROKER_RESOURCE, str(broker)) for broker in brokers)
+    answers = await asyncio.gather(*map(answer_or_error, asked))
     found: dict[int, CopyLimit] = {}
     trouble = ""
     for broker, answer in zip(brokers, answers, strict=True):
@@ -59,10 +61,3 @@ async def read_throttles(admin: Admin) -> Throttles:
         elif (throttle := throttle_of(answer)) is not None:
             found[broker] = throttle
     return Throttles(found, trouble)
-
-
-async def _settings(admin: Admin, broker: int) -> list[ConfigEntry] | KafkaError:
-    try:
-        return await admin.describe_configs(BROKER_RESOURCE, str(broker))
-    except KafkaError as error:
-        return error

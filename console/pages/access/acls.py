@@ -32,8 +32,6 @@ from .acl_effects import effects, warnings_of
 from .operations import EVERY_OPERATION, MEANINGS, RESOURCES
 
 CodeT = TypeVar("CodeT", bound=IntEnum)
-SUGGESTED_MAX: Final = 200
-"""The most names that a field suggests."""
 ANY: Final = "any"
 """The choice of a filter that matches every value of a field."""
 _PERMISSIONS: Final = {"allow": AclPermission.ALLOW, "deny": AclPermission.DENY}
@@ -193,8 +191,7 @@ def _resource(visit: Visit) -> tuple[str, AclResourceType]:
 async def _names(visit: Visit, kind: AclResourceType) -> Sequence[str]:
     if kind != AclResourceType.TOPIC:
         return ()
-    topics = (await visit.sampler.snapshot()).topics
-    return [topic.name for topic in topics if not topic.is_internal][:SUGGESTED_MAX]
+    return (await visit.sampler.snapshot()).suggested_topics
 
 
 def acls_of(visit: Visit) -> list[Acl]:

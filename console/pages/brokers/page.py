@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ....client.admin import BROKER_RESOURCE, ConfigEntry, LogDirDescription
+from ....client.admin import BROKER_RESOURCE, LogDirDescription
 from ....protocol.errors import KafkaError
 from ...area import NotThere, Paged, Rendered, Visit
 from ...formats import numbers
+from ...live.snapshots import answer_or_error
 from ...settings import SettingRow, setting_rows
 from ...sorting import Column, Sorted
 from .rows import COLUMNS, BrokerRow, broker_rows
@@ -186,7 +187,7 @@ async def show_one(visit: Visit) -> Rendered:
     broker = await broker_named(visit)
     answers, settings = await asyncio.gather(
         visit.admin.describe_log_dirs([broker.id]),
-        _or_refusal(visit, broker.id),
+        answer_or_error(visit.admin.describe_configs(BROKER_RESOURCE, str(broker.id))),
     )
     answer = answers[broker.id]
     folders = [] if isinstance(answer, KafkaError) else answer
@@ -203,11 +204,3 @@ async def show_one(visit: Visit) -> Rendered:
         shows_all,
     )
     return Rendered(f"Broker {broker.id}", "broker.html", model)
-
-
-async def _or_refusal(visit: Visit, broker: int) -> list[ConfigEntry] | KafkaError:
-    """Return the settings of a broker, or the KafkaError of the refused request."""
-    try:
-        return await visit.admin.describe_configs(BROKER_RESOURCE, str(broker))
-    except KafkaError as error:
-        return error

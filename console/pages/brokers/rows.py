@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Final
 
 from ...formats import duration, moment
+from ...live.broker_absences import fence_times
 from ...live.snapshots import ClusterSnapshot
 from ...sorting import Column
 
@@ -64,19 +65,16 @@ def broker_rows(snapshot: ClusterSnapshot, absent_since: Mapping[int, float]) ->
     `absent_since` has the seconds since 1970 at which the console saw brokers leave. Clusters of Ottla report the times
     themselves.
     """
-    partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
-    leads = Counter(partition.leader for partition in partitions)
-    held = Counter(chain.from_iterable(partition.replicas for partition in partitions))
-    in_sync = Counter(chain.from_iterable(partition.isr for partition in partitions))
+    in_sync = Counter(chain.from_iterable(partition.isr for _, partition in snapshot.partitions()))
     fenced = snapshot.cluster.fenced_brokers
     active = [broker.id for broker in snapshot.cluster.brokers]
     addresses = {broker.id: broker for broker in snapshot.cluster.brokers}
     addresses |= {broker.address.id: broker.address for broker in fenced}
-    since = {broker.address.id: broker.since_ms / 1000 for broker in fenced if broker.since_ms is not None}
+    since = {**absent_since, **fence_times(snapshot)}
     rows = []
     for id_ in [*sorted(snapshot.absent), *sorted(active)]:
         address = addresses.get(id_)
-        since_s = since.get(id_, absent_since.get(id_))
+        since_s = since.get(id_)
         rows.append(
             BrokerRow(
                 id_,
@@ -85,8 +83,8 @@ def broker_rows(snapshot: ClusterSnapshot, absent_since: Mapping[int, float]) ->
                 f"{address.host}:{address.port}" if address else "",
                 address.rack or "" if address else "",
                 id_ == snapshot.cluster.controller_id,
-                leads[id_],
-                held[id_],
+                snapshot.leads[id_],
+                snapshot.held[id_],
                 in_sync[id_],
             )
         )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Final
 
 from ....client.connections.metadata import NO_LEADER, PartitionInfo
 from ....client.records import TopicPartition
@@ -18,9 +17,6 @@ from ...formats import counted, numbers
 from ...live.snapshots import ClusterSnapshot
 from .moving import ADDRESS, numbers_of, raise_refusals
 from .preview import LINES_MAX
-
-SUGGESTED_MAX: Final = 200
-"""The most topics whose names a field suggests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +69,13 @@ def _live(info: PartitionInfo, live: set[int]) -> tuple[int, ...]:
 
 
 def _scope_fields(visit: Visit, snapshot: ClusterSnapshot, *, hint: str) -> list[FormField]:
-    topics = [topic.name for topic in snapshot.topics if not topic.is_internal][:SUGGESTED_MAX]
     return [
         FormField(
-            name="topic", label="topic", value=visit.query.get("topic", ""), hint=hint, suggestions=topics
+            name="topic",
+            label="topic",
+            value=visit.query.get("topic", ""),
+            hint=hint,
+            suggestions=snapshot.suggested_topics,
         ),
         FormField(
             name="partitions",

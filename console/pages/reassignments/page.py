@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from ....client.admin import OngoingReassignment
@@ -18,8 +17,6 @@ from ...live.snapshots import ClusterSnapshot
 from ...live.throttles import CopyLimit, Throttles
 from ...sorting import Column, Sorted
 
-SUGGESTED_MAX: Final = 200
-"""The most topics whose names a field suggests."""
 Ongoing = tuple[TopicPartition, OngoingReassignment]
 
 
@@ -144,13 +141,10 @@ def ongoing_row(topic: TopicInfo | None, ongoing: Ongoing, copies: Copies) -> On
 def leader_rows(snapshot: ClusterSnapshot) -> list[LeaderRow]:
     """Return the table rows of brokers with the partitions that they lead, by id."""
     live = {broker.id for broker in snapshot.cluster.brokers}
-    partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
-    leads = Counter(partition.leader for partition in partitions)
-    replicas = Counter(chain.from_iterable(partition.replicas for partition in partitions))
-    preferred = Counter(partition.replicas[0] for partition in partitions if partition.replicas)
+    preferred = Counter(partition.replicas[0] for _, partition in snapshot.partitions() if partition.replicas)
     return [
-        LeaderRow(broker, replicas[broker], leads[broker], preferred[broker], broker in live)
-        for broker in sorted({*live, *replicas})
+        LeaderRow(broker, snapshot.held[broker], snapshot.leads[broker], preferred[broker], broker in live)
+        for broker in sorted({*live, *snapshot.held})
     ]
 
 
@@ -175,7 +169,6 @@ async def show(visit: Visit) -> Rendered:
     copies = await _copies(visit, paged.rows)
     throttles = await visit.readings.throttles() or Throttles()
     topics = {topic.name: topic for topic in snapshot.topics}
-    partitions = [partition for topic in snapshot.topics for partition in topic.partitions.values()]
     model = ReassignmentsPage(
         sorted=ordered,
         paged=paged,
@@ -185,10 +178,10 @@ async def show(visit: Visit) -> Rendered:
         leaders=leader_rows(snapshot),
         not_preferred=sum(
             partition.leader != NO_LEADER and partition.replicas[:1] != (partition.leader,)
-            for partition in partitions
+            for _, partition in snapshot.partitions()
         ),
         offline=len(snapshot.offline),
-        topics=[topic.name for topic in snapshot.topics if not topic.is_internal][:SUGGESTED_MAX],
+        topics=snapshot.suggested_topics,
     )
     return Rendered("Reassignments", "reassignments.html", model)
 

@@ -177,7 +177,7 @@ async def show(visit: Visit) -> Rendered:
     found = matching(snapshot.topics, search, shows_internal=shows_internal)
     sizes: Mapping[str, TopicSize] = {}
     trouble = ""
-    is_by_size = visit.text("sort").lstrip("-") == SIZE
+    is_by_size = visit.text("sort").removeprefix("-") == SIZE
     if is_by_size:
         sizes, trouble = await _all_sizes(visit)
     ordered = visit.sorted(found, columns_of(snapshot, rates, sizes), "topic")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....client.admin import TOPIC_RESOURCE, ConfigEntry
+from ....client.admin import TOPIC_RESOURCE
 from ....client.connections.metadata import TopicInfo
 from ....protocol.errors import KafkaError
 from ...area import Rendered, Visit
@@ -15,6 +15,7 @@ from ...formats import byte_rate, rate
 from ...live.counters import TopicTraffic
 from ...live.sampler import WATCHED_S, Sampler
 from ...live.shared_readings import TopicSize, sizes_by_topic
+from ...live.snapshots import answer_or_error
 from ...settings import SettingRow, setting_rows
 from .listing import TopicRow, reassigning_by_topic, topic_row
 from .partitions import PartitionTable, partition_table
@@ -69,7 +70,7 @@ async def show(visit: Visit) -> Rendered:
     partitions, readers, settings = await asyncio.gather(
         partition_table(visit, topic),
         reader_table(visit, topic.name),
-        _settings_or_refusal(visit, topic.name),
+        answer_or_error(visit.admin.describe_configs(TOPIC_RESOURCE, topic.name)),
     )
     size = await _size_of(visit, topic, partitions)
     shows_all = visit.text("all") == "yes"
@@ -98,11 +99,3 @@ async def _size_of(visit: Visit, topic: TopicInfo, partitions: PartitionTable) -
     except KafkaError:  # A size that is missing must not hide the page.
         return None
     return (sizes or {}).get(topic.name)
-
-
-async def _settings_or_refusal(visit: Visit, topic: str) -> list[ConfigEntry] | KafkaError:
-    """Return the settings of a topic, or the KafkaError of the refused request."""
-    try:
-        return await visit.admin.describe_configs(TOPIC_RESOURCE, topic)
-    except KafkaError as error:
-        return error
