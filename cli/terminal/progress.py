@@ -70,6 +70,7 @@ async def waiting(whom: str) -> AsyncIterator[None]:
         yield
     finally:
         teller.cancel()
+        await asyncio.wait([teller])  # It removes its line from the terminal as it ends.
 
 
 async def _tell(whom: str) -> None:

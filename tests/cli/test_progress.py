@@ -73,6 +73,16 @@ async def test_a_wait_is_told_once_it_is_long(
     assert waiting_text("somebody", 61.7) == "waiting for somebody, 62 s"
 
 
+async def test_the_line_of_a_wait_goes_away_before_other_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(progress, "FIRST_AFTER_S", 0.0)
+    assert isinstance(sys.stderr, Terminal)
+    async with waiting("broker-1"), asyncio.timeout(10):
+        while not sys.stderr.getvalue():
+            await asyncio.sleep(0)
+    assert sys.stderr.getvalue() == "\r\x1b[Kwaiting for broker-1, 0 s\r\x1b[K"
+
+
 def test_commands_say_that_a_cluster_is_silent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
