@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 
 from ottla.cli.commands.cluster import show
 from ottla.cli.commands.cluster.report import NeedyTopic, headline, imbalance_text, needy_topics, report_of
-from ottla.cli.commands.cluster.survey import Adding, Survey, assess
+from ottla.cli.commands.cluster.survey import Adding, Survey, assess, survey
 from ottla.cli.main import main
-from ottla.client.admin import ClusterDescription, FencedBroker, QuorumDescription
+from ottla.client.admin import Admin, ClusterDescription, ConfigEntry, FencedBroker, QuorumDescription
 from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
+from ottla.protocol.errors import ErrorCode, KafkaError
 
 FENCED_MS = 1_700_000_000_000
 LATER_S = FENCED_MS / 1000 + 252
@@ -136,3 +138,42 @@ def test_ten_topics_are_shown_or_all(
     assert ("and 4 more topics: --all shows all" in lines) is (rows == 10)
     dead = next(number for number, line in enumerate(lines) if line.startswith("2\tfenced\t"))
     assert dead < 24
+
+
+class DegradedCluster:
+    """The admin client of a cluster without broker 2, which answers about settings once all topics are asked for."""
+
+    def __init__(self, *topics: TopicInfo, refused: set[str]) -> None:
+        self.topics = topics
+        self.refused = refused
+        self.asked = 0
+        self.all_asked = asyncio.Event()
+
+    async def describe_cluster(self) -> ClusterDescription:
+        return ClusterDescription("c", 1, (address(1),), ())
+
+    async def describe_topics(self) -> list[TopicInfo]:
+        return list(self.topics)
+
+    async def describe_quorum(self, *, broker_id: int, timeout_ms: float) -> QuorumDescription:
+        return QUORUM
+
+    async def list_partition_reassignments(self) -> dict[object, object]:
+        return {}
+
+    async def describe_configs(self, resource_type: int, name: str) -> list[ConfigEntry]:
+        self.asked += 1
+        if self.asked == len(self.topics):
+            self.all_asked.set()
+        await self.all_asked.wait()
+        if name in self.refused:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"no DESCRIBE_CONFIGS on {name}")
+        return [ConfigEntry("min.insync.replicas", "2", "topic", False, False, False)]
+
+
+async def test_settings_are_asked_at_once_and_refusals_hide_nothing() -> None:
+    asked = DegradedCluster(*(topic(name, HALF) for name in ("a", "b", "c")), refused={"b"})
+    async with asyncio.timeout(10):
+        health = (await survey(cast("Admin", asked))).health
+    assert (health.under_replicated, health.below_min_isr) == (["a-0", "b-0", "c-0"], ["a-0", "c-0"])
+    assert health.brokers_down == [2]

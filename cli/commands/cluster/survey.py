@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ....client.admin import TOPIC_RESOURCE, Admin, ClusterDescription, QuorumDescription
+from ....client.admin import Admin, ClusterDescription, QuorumDescription
+from ....client.admin.least_in_sync import least_in_sync
 from ....client.connections.metadata import PartitionInfo, TopicInfo
 from ....protocol.errors import ErrorCode, KafkaError
 
-MIN_ISR = "min.insync.replicas"
 QUORUM_TIMEOUT_MS = 5_000
 """Milliseconds to wait for a broker's answer about the quorum. A broker itself waits 2 s for the quorum's leader."""
 OFFLINE: Final = "offline"
@@ -123,11 +123,12 @@ async def survey(admin: Admin) -> Survey:
     cluster = await admin.describe_cluster()
     topics = await admin.describe_topics()
     quorum, problem = await _quorum(admin, [broker.id for broker in cluster.brokers])
-    min_isr = {
-        topic.name: await _min_isr(admin, topic.name)
+    short = [
+        topic.name
         for topic in topics
         if any(len(partition.isr) < len(partition.replicas) for partition in topic.partitions.values())
-    }
+    ]
+    min_isr = await least_in_sync(admin, short)
     moving = await admin.list_partition_reassignments()
     adding: Adding = {(place.topic, place.partition): move.adding for place, move in moving.items()}
     leader = None if quorum is None else quorum.leader_id
@@ -167,10 +168,3 @@ async def _seen_by(admin: Admin, broker_id: int) -> QuorumDescription | str | No
         return await admin.describe_quorum(broker_id=broker_id, timeout_ms=QUORUM_TIMEOUT_MS)
     except KafkaError as error:
         return error.message if error.code is ErrorCode.BROKER_NOT_AVAILABLE else None
-
-
-async def _min_isr(admin: Admin, topic: str) -> int:
-    for entry in await admin.describe_configs(TOPIC_RESOURCE, topic):
-        if entry.name == MIN_ISR and entry.value is not None:
-            return int(entry.value)
-    return 1

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from ....client.admin import TOPIC_RESOURCE, LogDirDescription
+from ....client.admin import LogDirDescription
+from ....client.admin.least_in_sync import least_in_sync
 from ....client.connections.metadata import NO_LEADER, TopicInfo
 from ....client.failures import restated
 from ....client.records import TopicPartition
@@ -283,7 +284,8 @@ async def _change(
     check(placement, moves)
     limit = limit_of(visit)
     topics = [placement.topics[name] for name in dict.fromkeys(move.partition.topic for move in moves)]
-    least = await _least_in_sync(visit, [move for move in moves if len(move.after) < len(move.before)])
+    shrinking = (move.partition.topic for move in moves if len(move.after) < len(move.before))
+    least = await least_in_sync(visit.admin, shrinking)
     return Change(
         title=title,
         differences=move_lines(placement, moves, limit),
@@ -291,20 +293,6 @@ async def _change(
         command=move_command(moves, limit),
         warning=warnings_of(placement, moves, least),
     )
-
-
-async def _least_in_sync(visit: Visit, moves: Iterable[ReplicaMove]) -> dict[str, int]:
-    """Return `min.insync.replicas` of the topics of these moves. Topics whose settings are refused are left out."""
-    found = {}
-    for topic in dict.fromkeys(move.partition.topic for move in moves):
-        try:
-            entries = await visit.admin.describe_configs(TOPIC_RESOURCE, topic)
-        except KafkaError:
-            continue
-        for entry in entries:
-            if entry.name == "min.insync.replicas" and (entry.value or "").isdecimal():
-                found[topic] = int(entry.value or 0)
-    return found
 
 
 async def _move(
