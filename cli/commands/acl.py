@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...protocol.cluster.acls import (
     ANYTHING,
@@ -46,6 +46,7 @@ _RESOURCES = {
     "delegation-token": AclResourceType.DELEGATION_TOKEN,
     "user": AclResourceType.USER,
 }
+_ALL: Final = AclFilter()
 _CodeT = TypeVar("_CodeT", bound=IntEnum)
 
 
@@ -237,7 +238,7 @@ def list_acls(arguments: argparse.Namespace) -> None:
         async with _admin(arguments) as admin:
             return await admin.describe_acls(wanted)
 
-    print_acls(arguments, run_client(describe()))
+    print_acls(arguments, run_client(describe()), wanted)
 
 
 def delete_acls(arguments: argparse.Namespace) -> None:
@@ -262,7 +263,7 @@ def delete_acls(arguments: argparse.Namespace) -> None:
         these = "this ACL" if len(found) == 1 else f"these {len(found)} ACLs"
         confirm(f"Remove {these}?", yes=arguments.yes)
         found = run_client(delete())
-    print_acls(arguments, found)
+    print_acls(arguments, found, wanted)
 
 
 def check_acl(arguments: argparse.Namespace) -> int:
@@ -325,14 +326,8 @@ def _code(kind: type[_CodeT], name: str) -> _CodeT:
     return kind[wanted]
 
 
-def _narrows(arguments: argparse.Namespace) -> bool:
-    """Return whether the options select some ACLs only."""
-    named = resource_of(arguments), arguments.principal, arguments.host, arguments.operation
-    return any(value is not None for value in named)
-
-
-def print_acls(arguments: argparse.Namespace, acls: list[Acl]) -> None:
-    """Print the ACLs as a table or as JSON."""
+def print_acls(arguments: argparse.Namespace, acls: list[Acl], wanted: AclFilter = _ALL) -> None:
+    """Print the ACLs as a table or as JSON; `wanted` is the filter that selected them."""
     rows = [
         (
             name_of(AclPermission, acl.permission),
@@ -361,6 +356,6 @@ def print_acls(arguments: argparse.Namespace, acls: list[Acl]) -> None:
             ("PERMISSION", "PRINCIPAL", "HOST", "OPERATION", "RESOURCE", "PATTERN", "NAME"),
             rows,
             spare=("HOST", "PATTERN"),
-            empty=none_of("ACLs", asked=_narrows(arguments)),
+            empty=none_of("ACLs", asked=wanted != _ALL),
             wide=arguments.output == "wide",
         )

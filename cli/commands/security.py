@@ -159,7 +159,7 @@ def _delete_acls(arguments: argparse.Namespace, quorum: _Quorum) -> None:
     confirm("Remove all ACLs that match these options?", yes=arguments.yes)
     result = quorum.submit(DeleteAcls(filters=[AclFilterEntry(**wanted._asdict())]))
     _check(*((answer.error_code, answer.error_message) for answer in result.results))
-    print_acls(arguments, [Acl.of(acl) for answer in result.results for acl in answer.acls])
+    print_acls(arguments, [Acl.of(acl) for answer in result.results for acl in answer.acls], wanted)
 
 
 def _check(*outcomes: tuple[int, str]) -> None:
