@@ -12,7 +12,9 @@ AUTHORITY_DAYS: Final = 3650
 """Days for which the certificate of an authority is valid."""
 DAYS: Final = 825
 """Days for which the certificate of a node or client is valid."""
-_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+NAME_CHARACTERS: Final = "A-Za-z0-9._-"
+"""The characters of an owner's name, inside the brackets of a pattern: none of them separates parts of a subject."""
+_NAME: Final = re.compile(rf"(?!\.)[{NAME_CHARACTERS}]{{1,64}}")
 _OF_THE_AUTHORITY: Final = "ca"
 """The name of the authority's files."""
 _LABEL: Final = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"

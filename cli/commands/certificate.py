@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..arguments.certificate_names import AUTHORITY_DAYS, DAYS, checked_host, checked_name
+from ..arguments.certificate_names import AUTHORITY_DAYS, DAYS, NAME_CHARACTERS, checked_host, checked_name
 from ..arguments.installed_in import add_installed_in, installed_folder
 from ..arguments.options import Actions, add_output
 from ..connection.client_files import java_options
@@ -179,7 +179,7 @@ def _node_settings(beside: Path, key_file: str, ca_file: str) -> Iterator[Writte
     }
     quorum = {
         "listener.security.protocol.map": "CONTROLLER:SSL,CLIENTS:SASL_SSL",
-        "listener.name.controller.ssl.principal.mapping.rules": f"RULE:^CN=.*,OU={NODE_UNIT}$/node/",
+        "listener.name.controller.ssl.principal.mapping.rules": f"RULE:^CN=[{NAME_CHARACTERS}]+,OU={NODE_UNIT}$/node/",
         "ottla.node.principals": "User:node",
     }
     for suffix, text_of in ((".properties", written), (".yaml", _yaml)):

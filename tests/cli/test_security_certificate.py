@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 
 from ottla.cli.main import main
+from ottla.dataplane.security.principal_mapping import NoMatchingRule, PrincipalMapping
 
 HOSTS = ("kafka1.example.com", "10.0.0.1")
 BROKER = {
@@ -105,6 +106,24 @@ def test_the_commented_lines_switch_tls_of_the_quorum_on(
     told = json.dumps(report)
     assert "certificate" not in json.dumps(report["remarks"])
     assert "CN=broker-1,OU=Ottla node" in told
+
+
+def test_the_commented_rule_takes_no_client_for_a_node(authority: Path, tmp_path: Path) -> None:
+    """A client's common name may have a comma, which a subject shows behind a backslash."""
+    assert issue(authority, tmp_path / "out", *of_hosts()) == 0
+    mark = "#listener.name.controller.ssl.principal.mapping.rules="
+    lines = (tmp_path / "out" / "broker-1.properties").read_text().splitlines()
+    (rule,) = (line.removeprefix(mark) for line in lines if line.startswith(mark))
+    mapping = PrincipalMapping(rule)
+    assert mapping.name_of("CN=broker-1.a_B,OU=Ottla node") == "node"
+    for subject in (
+        "CN=evil\\,OU=Ottla node",
+        "CN=evil,OU=Guests,OU=Ottla node",
+        "CN=evil",
+        "CN=,OU=Ottla node",
+    ):
+        with pytest.raises(NoMatchingRule):
+            mapping.name_of(subject)
 
 
 def test_a_certificate_of_a_client_is_none_of_a_node(
