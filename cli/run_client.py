@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from ..client.failures import AuthenticationFailed, ClientError, ConnectionLost, NoBrokerReachable
-from ..protocol.errors import KafkaError
+from ..protocol.errors import ErrorCode, KafkaError
 from .failures import CommandFailed, UsageError
 from .terminal.progress import waiting
 
@@ -40,6 +40,16 @@ def run_client(coroutine: Coroutine[Any, Any, ResultT], *, waits_for: str | None
 async def _waiting(coroutine: Coroutine[Any, Any, ResultT], whom: str) -> ResultT:
     async with waiting(whom):
         return await coroutine
+
+
+def may_be_executed(error: BaseException) -> bool:
+    """Return whether the cluster may have executed the request that failed with this error.
+
+    A broker's refusal rules it out, and so does ValueError, by which the client refuses an argument.
+    """
+    if isinstance(error, KafkaError) and not isinstance(error, ClientError):
+        return error.code is ErrorCode.REQUEST_TIMED_OUT
+    return not isinstance(error, ValueError)
 
 
 def refusal(error: KafkaError) -> str:

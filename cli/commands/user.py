@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,8 +122,8 @@ def create_user(arguments: argparse.Namespace) -> None:
     wanted = [
         UserPassword(arguments.name, password, mechanism, arguments.iterations) for mechanism in mechanisms
     ]
-    with nullcontext() if folder is None else folder.written(connection, mechanisms[0], password):
-        run_client(_alter(connection, wanted, []))
+    kept = nullcontext() if folder is None else folder.written(connection, mechanisms[0], password)
+    run_client(_alter(connection, wanted, [], kept))
     _print_results(arguments, mechanisms, "set")
     if folder is not None:
         folder.tell()
@@ -183,7 +183,9 @@ def delete_user(arguments: argparse.Namespace) -> None:
         raise CommandFailed(missing(arguments.name, {credential.user for credential in found}, "user"))
     mechanisms = list(dict.fromkeys(arguments.mechanism or of_user))
     confirm(f"Delete the passwords of {arguments.name} for {', '.join(mechanisms)}?", yes=arguments.yes)
-    run_client(_alter(connection, [], [(arguments.name, mechanism) for mechanism in mechanisms]))
+    run_client(
+        _alter(connection, [], [(arguments.name, mechanism) for mechanism in mechanisms], nullcontext())
+    )
     _print_results(arguments, mechanisms, "deleted")
 
 
@@ -206,9 +208,14 @@ async def _describe(connection: dict[str, object]) -> list[UserLogin]:
 
 
 async def _alter(
-    connection: dict[str, object], upserts: list[UserPassword], deletions: list[tuple[str, str]]
+    connection: dict[str, object],
+    upserts: list[UserPassword],
+    deletions: list[tuple[str, str]],
+    during: AbstractContextManager[None],
 ) -> None:
+    """Change passwords, `during` the context that a connected client enters."""
     from ...client.admin import Admin
 
     async with Admin(**connection) as admin:  # type: ignore[arg-type]
-        await admin.alter_scram_credentials(upserts, deletions)
+        with during:
+            await admin.alter_scram_credentials(upserts, deletions)

@@ -61,16 +61,27 @@ class ClientFolder:
 
     @contextmanager
     def written(self, connection: Mapping[str, Any], mechanism: str, password: str) -> Iterator[None]:
-        """Write the files, and remove them if the block fails. Raises CommandFailed."""
+        """Write the files before the block, in which the cluster sets the password. Raises CommandFailed.
+
+        If the cluster refuses, the files are removed. After other failures it may have the password, so they stay.
+        """
         existed = self.folder.exists()
         try:
-            try:
-                self._write(connection, mechanism, password)
-            except OSError as error:
-                raise CommandFailed(f"cannot write in {self.folder}: {error.strerror or error}") from None
-            yield
-        except BaseException:
+            self._write(connection, mechanism, password)
+        except BaseException as error:
             self._remove(keeps_folder=existed)
+            if isinstance(error, OSError):
+                raise CommandFailed(f"cannot write in {self.folder}: {error.strerror or error}") from None
+            raise
+        try:
+            yield
+        except BaseException as error:
+            from ..run_client import may_be_executed
+
+            if may_be_executed(error):
+                self._tell_doubt()
+            else:
+                self._remove(keeps_folder=existed)
             raise
 
     def _write(self, connection: Mapping[str, Any], mechanism: str, password: str) -> None:
@@ -99,6 +110,13 @@ class ClientFolder:
         if not keeps_folder:
             with suppress(OSError):
                 self.folder.rmdir()
+
+    def _tell_doubt(self) -> None:
+        file = shlex.quote(str(ClientFiles(self.folder, self.user).password_file))
+        note(
+            f"the cluster may have set the password of {self.user} before this failure, so {self.folder} keeps it;"
+        )
+        note(f"  'ottla user create {self.user} --password-file {file}' sets it again")
 
     def tell(self) -> None:
         """Print how clients use the files."""
