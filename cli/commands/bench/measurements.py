@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from ....client.producer import Producer
 from ....client.producing.deliveries import RecordDelivery
 from ....protocol.errors import ErrorCode, KafkaError
 from ...failures import CommandFailed
-from ...run_client import refusal, run_client
+from ...run_client import may_be_executed, refusal, run_client
 from ...terminal.progress import progress_bar, waiting
 from ...terminal.text import note
 from ..produce import ACKS
@@ -124,12 +125,25 @@ async def _measure(options: BenchOptions) -> list[PhaseResult]:
         if options.topic is not None:
             await admin.describe_topics([options.topic])
             return await _phases(options.topic, options)
-        topic = f"ottla-bench-{os.urandom(4).hex()}"
+        async with _new_topic(admin, options) as topic:
+            return await _phases(topic, options)
+
+
+@asynccontextmanager
+async def _new_topic(admin: Admin, options: BenchOptions) -> AsyncIterator[str]:
+    """Create a topic for the block, and delete it unless the cluster has refused to create it."""
+    topic = f"ottla-bench-{os.urandom(4).hex()}"
+    may_exist = True
+    try:
         try:
             async with waiting(f"topic {topic}"):
                 await admin.create_topics([NewTopic(topic, options.partitions, options.replication_factor)])
-            return await _phases(topic, options)
-        finally:
+        except BaseException as error:
+            may_exist = may_be_executed(error)
+            raise
+        yield topic
+    finally:
+        if may_exist:
             await _delete(admin, topic)
 
 
