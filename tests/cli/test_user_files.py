@@ -1,4 +1,4 @@
-"""`ottla user create --client-files`: refusals before it asks a cluster, and files that stay with a password in doubt."""
+"""`ottla user create --client-files`: refusals before it asks a cluster, and files of a password in doubt."""
 
 from __future__ import annotations
 
