@@ -29,7 +29,14 @@ from .test_dashboard import NAME, exported
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BIN = Path(sys.executable).parent
 UNPRIVILEGED = 65534
-SECRETS = ("deploy/container/*.secret", "deploy/container/authority", "deploy/container/tls")
+SECRETS = (
+    "deploy/container/*.secret",
+    "deploy/container/authority",
+    "deploy/container/tls",
+    "deploy/kubernetes-secured/admin.password",
+    "deploy/kubernetes-secured/authority",
+    "deploy/kubernetes-secured/tls",
+)
 MANIFESTS = [
     f"{folder}/{name}.yaml"
     for folder in ("kubernetes", "kubernetes-secured")

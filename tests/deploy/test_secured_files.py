@@ -19,7 +19,7 @@ import yaml
 from ottla.cli.nodes.first_users import parse_first_user
 from tests.cluster import wait_until
 
-from .test_files import BIN, DEPLOY, entry_point, free_port, is_ready
+from .test_files import BIN, DEPLOY, SECRETS, entry_point, free_port, is_ready
 
 OPEN_METRICS = (
     "metrics.listener serves metrics to every client that reaches 0.0.0.0: "
@@ -89,10 +89,14 @@ def commands(heading: str) -> list[str]:
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run the commands of the README that make secrets and certificates."""
-    folder = tmp_path_factory.mktemp("checkout")
-    (folder / "deploy/container").mkdir(parents=True)
+    return made_in(tmp_path_factory.mktemp("checkout"))
+
+
+def made_in(folder: Path) -> Path:
+    for name in ("container", "kubernetes-secured"):
+        (folder / "deploy" / name).mkdir(parents=True)
     lines = [line for line in (*commands("Compose"), *commands("Kubernetes")) if makes_files(line)]
-    assert len(lines) == 10
+    assert len(lines) == 13
     environment = os.environ | {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "OTTLA_CONFIG_DIR": str(folder / "client"),
@@ -104,7 +108,16 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def makes_files(line: str) -> bool:
-    return line.startswith(("openssl", "ottla", "chmod"))
+    return line.startswith(("umask", "openssl", "ottla", "chmod"))
+
+
+def test_secrets_are_for_their_owner_alone_and_stay_out_of_images(tmp_path: Path) -> None:
+    folder = made_in(tmp_path / "checkout")
+    made = {file for file in folder.rglob("*") if file.is_file() and "client" not in file.parts}
+    ignored = {path for pattern in SECRETS for path in folder.glob(pattern)}
+    assert {file for file in made if not ignored & {file, *file.parents}} == set()
+    others = {str(file.relative_to(folder)) for file in made if file.stat().st_mode & 0o077}
+    assert others == {"deploy/container/tls/ca.pem"}
 
 
 def kubernetes_secrets(folder: Path) -> dict[str, dict[str, str]]:
