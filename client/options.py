@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
-from functools import wraps
+from functools import cache, wraps
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -109,12 +109,14 @@ def checks_options(*options: DeclaredOption) -> Callable[[ClassT], ClassT]:
     def decorate(cls: ClassT) -> ClassT:
         init = cls.__init__
         needed = [option.name for option in options if option.default is MISSING]
-        known: dict[str, Any] = {}
+
+        @cache  # Hints are resolved at first use: by then all modules that they name are loaded.
+        def types() -> dict[str, Any]:
+            return {option.name: option.type for option in options}
 
         @wraps(init)
         def checked(self: object, *arguments: object, **given: object) -> None:
-            if not known:  # Hints are resolved at first use: by then all modules that they name are loaded.
-                known.update((option.name, option.type) for option in options)
+            known = types()
             for name, value in given.items():
                 if name not in known:
                     raise TypeError(_unknown(cls.__name__, name, known))

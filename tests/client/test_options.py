@@ -5,6 +5,9 @@ from __future__ import annotations
 import inspect
 import pydoc
 import re
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 from typing import Any, get_type_hints
 
@@ -16,7 +19,8 @@ from ottla.client.admin import Admin
 from ottla.client.admin.options import ADMIN_OPTIONS, AdminOptions
 from ottla.client.consumer import Consumer
 from ottla.client.consuming.options import CONSUMER_GROUPS, ConsumerOptions
-from ottla.client.options import group_of
+from ottla.client.declared_options import declared_options
+from ottla.client.options import checks_options, group_of
 from ottla.client.producer import Producer
 from ottla.client.producing.options import (
     PRODUCER_OPTIONS,
@@ -55,6 +59,29 @@ from ottla.client.transactions.writer import TransactionWriter
 def test_a_wrong_option_is_named(make: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make(**options)
+
+
+def test_threads_may_make_their_first_client_at_once() -> None:
+    class Made:
+        def __init__(self, **options: Any) -> None:
+            self.options = options
+
+    def first_client(make: Any, together: threading.Barrier) -> None:
+        together.wait(10)
+        make(linger_ms=5, large_message_max_size=1)
+
+    usual_s = sys.getswitchinterval()
+    with ThreadPoolExecutor(8) as threads:
+        try:
+            sys.setswitchinterval(1e-6)
+            for _ in range(10):
+                unread = [type(group.__name__, (group,), {}) for group in WRITER_GROUPS]  # no hint is cached
+                make = checks_options(*declared_options(*unread))(type("Made", (Made,), {}))
+                together = threading.Barrier(8)
+                for made in [threads.submit(first_client, make, together) for _ in range(8)]:
+                    made.result(10)
+        finally:
+            sys.setswitchinterval(usual_s)
 
 
 def test_a_writer_takes_what_a_producer_takes_but_for_transactions() -> None:
