@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from .arguments import topic_partition
 from .bounds import OF_EACH_KIND, ArgumentBound, NamedNumbers, PartitionNumber
@@ -35,6 +46,28 @@ _EXAMPLES: Mapping[Any, str] = {
     str: "'orders'",
     TopicPartition: "TopicPartition('orders', 0)",
 }
+
+
+class _Part(NamedTuple):
+    """The place of an element, a key or a member in an argument. Its text is made for an error alone."""
+
+    form: str
+    outer: str | _Part
+    """The place of the container; a text names the argument itself."""
+    name: object = None
+
+    def __str__(self) -> str:
+        return self.form.format(self.outer, self.name, _shortened(repr(self.name)))
+
+    @property
+    def whole(self) -> str:
+        """The text with keys in full length, which may tell that a value is a secret."""
+        return self.form.format(_whole(self.outer), self.name, repr(self.name))
+
+
+_KEY: Final = "a key of {0}"
+_MEMBER: Final = "{0}.{1}"
+_ELEMENT: Final = "{0}[{2}]"
 
 
 def alternatives(hint: object) -> tuple[Any, ...]:
@@ -108,25 +141,30 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     return awaited
 
 
-def fitted(where: str, given: Any, hint: Any) -> Any:
+def fitted(where: str | _Part, given: Any, hint: Any) -> Any:
     """Return the value if it fits the hint, with containers as lists, tuples and dicts.
 
-    Raises TypeError that names the place, `where`, and the kinds allowed there. Raises ValueError for a value outside
-    of the hint's bounds, and for a partition whose number is negative or whose topic has no name.
+    Raises TypeError that names the place, the text of `where`, and the kinds allowed there. Raises ValueError for a
+    value outside of the hint's bounds, and for a partition whose number is negative or whose topic has no name.
     """
-    choices = alternatives(hint)
-    for choice in choices:
-        kind, bounds = _kind_and_bounds(choice)
+    for kind, bounds in _choices(hint):
         if _has_shape(given, kind):
             fitting = _with_parts(where, given, kind)
             for bound in bounds:
                 if not bound.allows(fitting):
                     raise ValueError(f"{where} is {bound.words}, not {_shown(where, given)}")
             return fitting
+    choices = alternatives(hint)
     wanted = " or ".join(dict.fromkeys(map(_words, choices)))
     lists = [choice for choice in choices if _is_list(choice)]
     example = f", as in {_bracketed(where, given, lists[0])}," if lists else ""
     raise TypeError(f"{where} is {wanted}{example or ','} not {_shown(where, given)}")
+
+
+@cache
+def _choices(hint: Any) -> tuple[tuple[Any, tuple[ArgumentBound, ...]], ...]:
+    """Return the type and the bounds of each member of a type hint."""
+    return tuple(map(_kind_and_bounds, alternatives(hint)))
 
 
 def _kind_and_bounds(hint: Any) -> tuple[Any, tuple[ArgumentBound, ...]]:
@@ -136,24 +174,29 @@ def _kind_and_bounds(hint: Any) -> tuple[Any, tuple[ArgumentBound, ...]]:
     return kind, (*(() if general is None else (general,)), *own)
 
 
-def _shown(where: str, given: object) -> str:
+def _shown(where: str | _Part, given: object) -> str:
     """Return a value's text for an error: its beginning if it is long, and its type alone if it may be a secret."""
     if _is_hidden(where, given):
         return f"a {type(given).__name__}"
-    text = repr(given)
+    return _shortened(repr(given))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}... ({len(text)} characters)"
 
 
 def _has_shape(given: Any, hint: Any) -> bool:
     """Return whether a value's outermost kind fits the hint. A hint without information fits every value."""
+    if hint in PLAIN_KINDS:
+        return is_plain(given, hint)
+    if hint is TopicPartition:
+        return isinstance(given, tuple)
     origin = get_origin(hint) or hint
-    if origin in PLAIN_KINDS:
-        return is_plain(given, origin)
     if origin is Literal:
         return type(given) in map(type, get_args(hint))  # the method checks the value
     if origin is Callable or origin is get_origin(Callable[[], None]):
         return callable(given)
-    if origin is tuple or origin is TopicPartition:
+    if origin is tuple:
         return isinstance(given, tuple)
     if _is_list(hint):
         several = isinstance(given, Iterable) and not isinstance(given, str | bytes | bytearray | memoryview)
@@ -161,33 +204,36 @@ def _has_shape(given: Any, hint: Any) -> bool:
     return not isinstance(origin, type) or isinstance(given, origin)
 
 
-def _with_parts(where: str, given: Any, hint: Any) -> Any:
+def _with_parts(where: str | _Part, given: Any, hint: Any) -> Any:
     """Return the value after its elements, keys or members have been checked; its outermost type fits already."""
-    origin, inner = get_origin(hint) or hint, get_args(hint)
-    if origin is TopicPartition:
+    if hint in PLAIN_KINDS:
+        return given
+    if hint is TopicPartition:
         try:
             partition = topic_partition(given)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{where}: {error}") from None
-        fitted(f"{where}.topic", partition.topic, str)
-        fitted(f"{where}.partition", partition.partition, PartitionNumber)
+        fitted(_Part(_MEMBER, where, "topic"), partition.topic, str)
+        fitted(_Part(_MEMBER, where, "partition"), partition.partition, PartitionNumber)
         return partition
+    origin, inner = get_origin(hint) or hint, get_args(hint)
     if origin is tuple and inner and inner[-1] is not Ellipsis:
         if len(given) != len(inner):
             raise TypeError(f"{where} has {len(inner)} parts, not {len(given)}")
         return tuple(
-            fitted(f"{where}[{index}]", *pair) for index, pair in enumerate(zip(given, inner, strict=True))
+            fitted(_Part(_ELEMENT, where, index), *pair)
+            for index, pair in enumerate(zip(given, inner, strict=True))
         )
     if _is_mapping(hint):
         key_hint, value_hint = inner
         return {
-            fitted(f"a key of {where}", key, key_hint): fitted(f"{where}[{key!r}]", value, value_hint)
+            fitted(_Part(_KEY, where), key, key_hint): fitted(_Part(_ELEMENT, where, key), value, value_hint)
             for key, value in given.items()
         }
     if _is_list(hint):
-        return [fitted(f"{where}[{index}]", item, inner[0]) for index, item in enumerate(given)]
+        return [fitted(_Part(_ELEMENT, where, index), item, inner[0]) for index, item in enumerate(given)]
     for name in _members(origin):
-        fitted(f"{where}.{name}", getattr(given, name), _hints(origin)[name])
+        fitted(_Part(_MEMBER, where, name), getattr(given, name), _hints(origin)[name])
     return given
 
 
@@ -238,7 +284,7 @@ def _name(hint: Any) -> str:
     return " or ".join(names)
 
 
-def _bracketed(where: str, given: Any, hint: Any) -> str:
+def _bracketed(where: str | _Part, given: Any, hint: Any) -> str:
     """Return the list that was probably meant: the value in brackets if the list may hold it, or else an example."""
     (kind,) = get_args(hint)
     try:
@@ -249,9 +295,14 @@ def _bracketed(where: str, given: Any, hint: Any) -> str:
     return "[...]" if _is_hidden(where, given) else f"[{given!r}]"
 
 
-def _is_hidden(where: str, given: object) -> bool:
+def _is_hidden(where: str | _Part, given: object) -> bool:
     """Return whether a value may be a secret, so that errors do not show it."""
-    return is_secret(where.rpartition(": ")[2]) or "hmac" in where
+    place = _whole(where)
+    return is_secret(place.rpartition(": ")[2]) or "hmac" in place
+
+
+def _whole(where: str | _Part) -> str:
+    return where if isinstance(where, str) else where.whole
 
 
 @cache

@@ -333,6 +333,26 @@ async def test_a_text_of_a_request_has_a_greatest_length() -> None:
     assert refused.endswith("... (32770 characters)")
 
 
+async def test_a_long_key_is_shortened_and_its_end_still_tells_a_secret() -> None:
+    changes = {"retention.ms" * 1_000: b"5"}
+    refused = await refusal("alter_configs", {"resource_type": 4, "name": "", "changes": changes})
+    place = f"changes[{repr('retention.ms' * 1_000)[:200]}... (12002 characters)]"
+    assert refused == f"alter_configs: {place} is a str or True or False or a number or None, not b'5'"
+    changes = {"retention.ms" * 1_000 + ".password": b"open sesame"}
+    assert "sesame" not in await refusal(
+        "alter_configs", {"resource_type": 4, "name": "", "changes": changes}
+    )
+
+
+async def test_places_of_parts_are_not_formatted_while_all_is_well() -> None:
+    class Partition(TopicPartition):
+        def __repr__(self) -> str:
+            raise AssertionError("there is no error to show the key in")
+
+    with pytest.raises(RuntimeError, match="was not started"):
+        await Admin().alter_offsets("g", {Partition("orders", 0): 5})
+
+
 def test_values_of_configs_become_texts() -> None:
     values = (True, False, 5, 3_600_000.0, 0.5, "x")
     assert [*map(config_text, values)] == ["true", "false", "5", "3600000", "0.5", "x"]
