@@ -11,9 +11,10 @@ from ...protocol.wire.schema import Message, Request
 from ..backoff import Backoff
 from ..connections.coordinator import COORDINATOR_MOVED, Coordinator
 from ..failures import ClientClosed, RequestTimedOut, TransactionAborted, cluster_error, restated
-from ..producing.in_flight import STALL_S
 
 _NOT_THE_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_LOOK_S = 1.0
+"""Interval in seconds at which another broker is asked whether a coordinator that does not answer was replaced."""
 ResponseT = TypeVar("ResponseT", bound=Message)
 ResultT = TypeVar("ResultT")
 Failure = Callable[[ResponseT], KafkaError | None]
@@ -107,7 +108,7 @@ class ProducerQuestions:
                 raise TransactionAborted(f"{self._whose}: the transaction is over")
             asking = asyncio.ensure_future(whom.ask(request, at_most=at_most))
             try:
-                while not (await asyncio.wait([asking], timeout=STALL_S))[0]:
+                while not (await asyncio.wait([asking], timeout=_LOOK_S))[0]:
                     # The coordinator may hang after another one has taken over.
                     await whom.leave_if_replaced()
                 return asking.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -301,12 +302,14 @@ async def test_a_coordinator_that_hangs_is_left_once_another_one_is_named(versio
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"x")
         cluster.held[EndTxnRequest.api_key] = asyncio.Event()
+        began_s = time.monotonic()
         commit = asyncio.ensure_future(producer.commit_transaction())
         while not cluster.waiting:
             await asyncio.sleep(0.001)
         cluster.held.clear()
         cluster.coordinator = 1
         await asyncio.wait_for(commit, 25)
+        assert time.monotonic() - began_s > 0.99, "a coordinator that is only slow is not asked about sooner"
         assert cluster.committed(0) == [b"x"]
 
 
