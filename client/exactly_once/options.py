@@ -64,10 +64,9 @@ class ProcessingOptions:
         """Raise ValueError for an invalid value or combination."""
         if not self.group_id:
             raise ValueError("group_id is a text that is not empty: the group keeps where to go on")
-        if not 0 <= self.max_batch_ms < self.transaction_timeout_ms:
+        if self.max_batch_ms >= self.transaction_timeout_ms:
             raise ValueError(
-                f"max_batch_ms is 0 or more, and below transaction_timeout_ms ({self.transaction_timeout_ms}), not "
-                f"{self.max_batch_ms}"
+                f"max_batch_ms is below transaction_timeout_ms ({self.transaction_timeout_ms}), not {self.max_batch_ms}"
             )
 
 

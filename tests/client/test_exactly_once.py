@@ -594,7 +594,8 @@ def test_options_are_those_of_the_two_clients() -> None:
     assert get_type_hints(ExactlyOnceOptions) == own | hints
     assert {option.name: option.type for option in EXACTLY_ONCE_OPTIONS} == own | hints
     for wrong, message in (
-        ({"max_batch_ms": 10_000}, "below transaction_timeout_ms"),
+        ({"max_batch_ms": 10_000}, r"^max_batch_ms is below transaction_timeout_ms \(10000\), not 10000$"),
+        ({"max_batch_ms": 0}, "^max_batch_ms is 1 to "),
         ({"max_batch_records": 0}, "1 or more"),
         ({"group_id": ""}, "group_id"),
     ):
