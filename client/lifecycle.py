@@ -30,7 +30,11 @@ class UsedWithAwait:
 
     def _right_form(self, keyword: str) -> str:
         name = type(self).__name__
-        return f"{name} is a client for asyncio: use `async {keyword}`, or ottla.sync.{name} without asyncio"
+        # A program may have a class of its own, which ottla.sync lacks.
+        public = next(cls.__name__ for cls in type(self).__mro__ if cls.__module__.startswith("ottla."))
+        return (
+            f"{name} is a client for asyncio: use `async {keyword}`, or ottla.sync.{public} without asyncio"
+        )
 
 
 class ReadWithAwait(UsedWithAwait):

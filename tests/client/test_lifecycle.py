@@ -68,6 +68,16 @@ async def test_a_plain_block_is_refused_with_the_right_form(cluster: FakeCluster
         pass
 
 
+async def test_a_subclass_of_a_program_is_sent_to_the_class_that_there_is(cluster: FakeCluster) -> None:
+    class Mine(Producer):
+        """A client of a program's."""
+
+    client: Any = Mine(bootstrap_servers=cluster.bootstrap)
+    message = "Mine is a client for asyncio: use `async with`, or ottla.sync.Producer without asyncio"
+    with pytest.raises(TypeError, match=exactly(message)), client:
+        pass
+
+
 async def test_a_plain_loop_over_a_consumer_is_refused_with_the_right_form(cluster: FakeCluster) -> None:
     consumer: Any = Consumer(bootstrap_servers=cluster.bootstrap)
     with pytest.raises(TypeError, match=r"use `async for`, or ottla\.sync\.Consumer without asyncio"):
