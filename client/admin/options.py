@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..connections.options import ClientOptions
+from ..connections.options import CLIENT_ID_MEANING, ClientOptions
 from ..declared_options import declared_options, optional
 from ..security.options import SecurityKeywords, SecurityOptions
 
@@ -22,7 +22,7 @@ class AdminOptions(SecurityKeywords, total=False):
 class AdminConnection(ClientOptions):
     """Options of connections."""
 
-    client_id: str = optional("ottla-admin", "Name of the client in the logs, quotas and metrics of brokers.")
+    client_id: str = optional("ottla-admin", CLIENT_ID_MEANING)
     request_timeout_ms: int = optional(
         30_000,
         "Time within which the cluster has to answer a request. A call repeats its requests for the same time.",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ..declared_options import optional, required
 from ..security.options import SecurityOptions
 from ..security.security import security_of
 from .cluster import METADATA_MAX_IDLE_MS, Cluster
+
+CLIENT_ID_MEANING: Final = "Name of the client in the logs, quotas and metrics of brokers."
+"""Meaning of `client_id`, which each kind of client declares with a default of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +23,7 @@ class ClientOptions:
         "localhost:9092",
         "Brokers to connect to first: `host:port,host:port`, or a list of `host:port`. They name all other brokers.",
     )
-    client_id: str = required("Name of the client in the logs, quotas and metrics of brokers.")
+    client_id: str = required(CLIENT_ID_MEANING)
     request_timeout_ms: int = optional(
         30_000,
         "Time within which the cluster has to answer a request. The client repeats a request that a broker did not "

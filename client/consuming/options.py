@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ..arguments import topic_name
 from ..auditing.settings import AuditOptions, AuditSettings, tier_of_readers
-from ..connections.options import ConnectionOptions
+from ..connections.options import CLIENT_ID_MEANING, ConnectionOptions
 from ..declared_options import declared_options, optional
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
@@ -70,9 +70,7 @@ class ConsumerOptions(ReadingOptions, SecurityKeywords, total=False):
 class ConsumerConnection(ConnectionOptions):
     """Options of connections."""
 
-    client_id: str = optional(
-        "ottla-consumer", "Name of the client in the logs, quotas and metrics of brokers."
-    )
+    client_id: str = optional("ottla-consumer", CLIENT_ID_MEANING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Required
 
+from ..connections.options import CLIENT_ID_MEANING
 from ..consuming.options import CONSUMER_GROUPS, CONSUMER_OPTIONS, ReadingOptions
 from ..declared_options import declared_options, optional, required
 from ..producing.options import WRITER_GROUPS, WRITER_OPTIONS, WriterOptions
@@ -53,9 +54,7 @@ class ProcessingOptions:
     idle_timeout_ms: int | None = optional(
         None, "Time without new records in its partitions after which the work ends. None: the work goes on."
     )
-    client_id: str = optional(
-        "ottla-exactly-once", "Name of the client in the logs, quotas and metrics of brokers."
-    )
+    client_id: str = optional("ottla-exactly-once", CLIENT_ID_MEANING)
     auto_offset_reset: Literal["earliest", "latest", "none"] = optional(
         "earliest", 'Place to begin without a committed offset. With `"none"` the work raises an error there.'
     )

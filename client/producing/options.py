@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from ..auditing.settings import AuditOptions
-from ..connections.options import ConnectionOptions
+from ..connections.options import CLIENT_ID_MEANING, ConnectionOptions
 from ..declared_options import declared_options, optional
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
@@ -56,9 +56,7 @@ class WriterOptions(SecurityKeywords, total=False):
 class WriterConnection(ConnectionOptions):
     """Options of connections."""
 
-    client_id: str = optional(
-        "ottla-producer", "Name of the client in the logs, quotas and metrics of brokers."
-    )
+    client_id: str = optional("ottla-producer", CLIENT_ID_MEANING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
