@@ -14,6 +14,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import secrets
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -63,6 +64,19 @@ class ListenAddress:
         else:
             hosts = {self.host}
         return tuple(sorted(origin_of(f"http://{_in_address(host)}:{self.port}") for host in hosts))
+
+    def bound(self) -> socket.socket:
+        """Return a socket that is bound to the address. Raises OSError."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, where = found[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(where)
+        except OSError:
+            bound.close()
+            raise
+        return bound
 
 
 @dataclass(frozen=True, slots=True)

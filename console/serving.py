@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
 import socket
@@ -219,16 +218,12 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _listening(listen: ListenAddress) -> Iterator[socket.socket]:
-    family, kind, number, _, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[
-        0
-    ]
-    with socket.socket(family, kind, number) as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind(address)
-        except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            raise OSError(f"--listen {listen.host}:{listen.port}: {reason}") from None
+    try:
+        bound = listen.bound()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"--listen {listen.host}:{listen.port}: {reason}") from None
+    with bound:
         bound.listen(
             CONNECTIONS_MAX
         )  # Browsers that connect at once wait in the backlog instead of being refused.

@@ -5,6 +5,7 @@ The folder of the cluster keeps both in files that only their owner may read.
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 import socket
@@ -99,34 +100,24 @@ def _with_free_port(host: str, reserved: list[socket.socket]) -> ConsoleAddress:
         port = next(ports)
         ports.close()
     else:
-        with _bound(ListenAddress(host, 0)) as probe:
-            port = probe.getsockname()[1]
+        try:
+            with ListenAddress(host, 0).bound() as probe:
+                port = probe.getsockname()[1]
+        except OSError as error:
+            raise CommandFailed(
+                f"the console cannot listen at {host}: {error.strerror or error}. {CONSOLE_LISTEN_OPTION} names another"
+            ) from None
     return ConsoleAddress(ListenAddress(host, port), is_chosen=False)
 
 
 def _problem(listen: ListenAddress) -> str | None:
-    """Return the reason why nothing can listen at an address; None if it is free within _PATIENCE_S."""
+    """Return the reason why nothing can listen at an address; None if it can, or can once _PATIENCE_S have passed."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            _bound(listen).close()
+            listen.bound().close()
             return None
         except OSError as error:
-            if time.monotonic() >= deadline:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline:
                 return error.strerror or str(error)
         time.sleep(_LOOK_AGAIN_S)
-
-
-def _bound(listen: ListenAddress) -> socket.socket:
-    """Return a socket that is bound to the address, as the console's own will be. Raises OSError."""
-    family, kind, protocol, _, where = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[
-        0
-    ]
-    bound = socket.socket(family, kind, protocol)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(where)
-    except OSError:
-        bound.close()
-        raise
-    return bound

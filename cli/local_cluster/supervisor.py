@@ -18,6 +18,7 @@ from pathlib import Path
 from ... import __file__ as _package_file
 from ..nodes.settings import variable_of
 from ..terminal.progress import ProgressLine
+from ..terminal.text import counted
 from . import forked_node
 from .layout import ClusterLayout, Member
 from .liveness import is_alive
@@ -184,7 +185,7 @@ class Supervisor:
             deadline = time.monotonic() + STOP_GRACE_S
             with ProgressLine() as line:
                 while left := _still_running(running | unauthenticated, mine):
-                    line.show(f"ottla up: {len(left)} {role} nodes are stopping; Control-C kills them")
+                    line.show(f"ottla up: stopping {counted(len(left), f'{role} node')}; Control-C kills")
                     if time.monotonic() > deadline or self._stop_requests > requests:
                         _signal_all(left, signal.SIGKILL)
                     self.wait(0.02)

@@ -310,9 +310,11 @@ def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
                 end = describe_exit(child.exit_code)
                 raise CommandFailed(f"{child.member.name} died while starting ({end}): {reason}")
             waiting = [member for member in waiting if not wanted <= brokers_seen_by(layout, member)]
+            if not waiting:
+                return
             names = ", ".join(member.name for member in waiting)
             line.show(f"ottla up: {waiting_text(names, time.monotonic() - began_s)}")
-            if waiting and time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 words = supervisor.last_words(waiting[0]) or "it left no message"
                 raise CommandFailed(f"{names} not ready after {START_TIMEOUT_S:.0f} s. Last line: {words}")
 
