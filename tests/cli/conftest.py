@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tests.client.fake_mirrors import Mirroring
+
+
+@pytest.fixture(autouse=True)
+def log_handlers() -> Iterator[None]:
+    """Take away the log handlers of commands of nodes: they write to the standard error of the test that ran them."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    for handler in [handler for handler in root.handlers if handler not in before]:
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture

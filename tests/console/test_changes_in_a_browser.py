@@ -111,6 +111,7 @@ def fill(page: Page, fields: dict[str, str]) -> None:
             field.fill(value)
     page.click("text=Show what changes")
     page.get_by_role("button", name="Do it").wait_for()
+    page.wait_for_load_state()  # The button may be there before the style sheet.
 
 
 @pytest.mark.parametrize("address", FORMS)
