@@ -129,8 +129,8 @@ class Sampler:
         """Take one sample of the cluster and add it to the history. A cluster that does not answer leaves a gap."""
         try:
             snapshot = await self._renewed()
-            self._note(UNDER_REPLICATED, len(snapshot.under_replicated))
-            self._note(OFFLINE, len(snapshot.offline))
+            self._note(UNDER_REPLICATED, snapshot.under_replicated_total)
+            self._note(OFFLINE, snapshot.offline_total)
             if not self._is_watched() and self._now() - self._read_s < IDLE_COUNTERS_S:
                 return
             counters, nodes = await self._source.read(snapshot), await self._source.nodes()

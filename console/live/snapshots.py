@@ -11,11 +11,11 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from ...client.admin import Admin, ClusterDescription, OngoingReassignment, QuorumDescription
-from ...client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
+from ...client.admin.partition_states import TopicStates, topic_states, worst_first
+from ...client.connections.metadata import PartitionInfo, TopicInfo
 from ...client.failures import ClientError
 from ...client.records import TopicPartition
 from ...protocol.errors import KafkaError
-from .partition_problems import TopicProblems, missing_replicas, problems_by_topic
 
 FENCED: Final = "fenced"
 DOWN: Final = "down"
@@ -66,24 +66,19 @@ class ClusterSnapshot:
                 yield TopicPartition(topic.name, partition.index), partition
 
     @cached_property
-    def under_replicated(self) -> list[tuple[TopicPartition, PartitionInfo]]:
-        """The partitions with a replica outside the ISR, other than the replicas that a reassignment adds."""
-        return [
-            (name, partition)
-            for name, partition in self.partitions()
-            if len(partition.isr) < len(partition.replicas)
-            and missing_replicas(partition, self.adding.get(name, ()))
-        ]
-
-    @cached_property
     def adding(self) -> Mapping[TopicPartition, Sequence[int]]:
         """The replicas that reassignments add to partitions."""
         return {name: reassignment.adding for name, reassignment in self.reassigning.items()}
 
     @cached_property
-    def problems(self) -> list[TopicProblems]:
-        """The topics with offline or under-replicated partitions."""
-        return problems_by_topic(self.topics, self.adding)
+    def states(self) -> Mapping[str, TopicStates]:
+        """The states of each topic's partitions."""
+        return {topic.name: topic_states(topic, self.adding) for topic in self.topics}
+
+    @cached_property
+    def problems(self) -> list[TopicStates]:
+        """The topics with offline or under-replicated partitions, in the order of `worst_first`."""
+        return worst_first(states for states in self.states.values() if not states.is_healthy)
 
     @cached_property
     def absent(self) -> Mapping[int, str]:
@@ -92,9 +87,14 @@ class ClusterSnapshot:
         return dict.fromkeys(self.held.keys() - live, DOWN) | dict.fromkeys(self.cluster.fenced, FENCED)
 
     @cached_property
-    def offline(self) -> list[tuple[TopicPartition, PartitionInfo]]:
-        """The partitions without a leader."""
-        return [(name, partition) for name, partition in self.partitions() if partition.leader == NO_LEADER]
+    def offline_total(self) -> int:
+        """The number of partitions without a leader."""
+        return sum(topic.offline for topic in self.problems)
+
+    @cached_property
+    def under_replicated_total(self) -> int:
+        """The number of partitions with a replica outside the ISR, without the replicas that a reassignment adds."""
+        return sum(topic.under_replicated for topic in self.problems)
 
 
 async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:

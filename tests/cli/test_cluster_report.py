@@ -8,11 +8,13 @@ from typing import Any, cast
 import pytest
 
 from ottla.cli.commands.cluster import show
-from ottla.cli.commands.cluster.report import NeedyTopic, headline, imbalance_text, needy_topics, report_of
-from ottla.cli.commands.cluster.survey import Adding, Survey, assess, survey
+from ottla.cli.commands.cluster.report import headline, imbalance_text, needy_topics, report_of
+from ottla.cli.commands.cluster.survey import Survey, assess, survey
 from ottla.cli.main import main
 from ottla.client.admin import Admin, ClusterDescription, ConfigEntry, FencedBroker, QuorumDescription
+from ottla.client.admin.partition_states import Adding
 from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
+from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 FENCED_MS = 1_700_000_000_000
@@ -108,10 +110,10 @@ def test_own_topics_stand_before_internal_topics_and_offline_partitions_first() 
         live=(1,),
         fenced=(2,),
     )
-    assert needy_topics(found) == [
-        NeedyTopic("b", 2, 1, 1, 0),
-        NeedyTopic("a", 2, 0, 1, 0),
-        NeedyTopic("__consumer_offsets", 2, 2, 0, 0),
+    assert [(needy.topic, needy.offline, needy.under_replicated) for needy in needy_topics(found)] == [
+        ("b", 1, 2),
+        ("a", 0, 1),
+        ("__consumer_offsets", 2, 2),
     ]
     assert [row["topic"] for row in report_of(found)["under_replicated"]] == [
         "a", "b", "b", "__consumer_offsets", "__consumer_offsets",
@@ -119,8 +121,9 @@ def test_own_topics_stand_before_internal_topics_and_offline_partitions_first() 
 
 
 def test_replicas_that_a_reassignment_adds_are_not_missed() -> None:
-    found = survey_of(topic("a", HALF), live=(1, 2), adding={("a", 0): (2,)})
-    assert needy_topics(found) == [NeedyTopic("a", 1, 0, 0, 1)]
+    found = survey_of(topic("a", HALF), live=(1, 2), adding={TopicPartition("a", 0): (2,)})
+    (needy,) = needy_topics(found)
+    assert (needy.is_healthy, needy.reassigning) == (True, 1)
     assert str(headline(found, LATER_S)) == "healthy"
 
 

@@ -82,6 +82,7 @@ class FakeAdmin:
         self.starts: dict[TopicPartition, int] = {}
         self.settings: dict[str, dict[str, str]] = {}
         self.calls: list[tuple[str, Any]] = []
+        self.reassigning: dict[TopicPartition, Any] = {}
         self.failure: Exception | None = None
 
     def __getattr__(self, question: str) -> Callable[..., Coroutine[Any, Any, None]]:
@@ -109,7 +110,7 @@ class FakeAdmin:
         return quorum
 
     async def list_partition_reassignments(self) -> dict[TopicPartition, Any]:
-        return {}
+        return self.reassigning
 
     async def partition_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 2048)

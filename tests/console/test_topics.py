@@ -7,7 +7,8 @@ import logging
 
 import pytest
 
-from ottla.client.admin import ConfigEntry
+from ottla.client.admin import ConfigEntry, OngoingReassignment
+from ottla.client.admin.partition_states import topic_states
 from ottla.client.admin.records import TO_THE_END
 from ottla.client.records import TopicPartition
 from ottla.console.area import BadQuestion
@@ -52,15 +53,15 @@ def test_a_search_finds_names_with_all_its_words(admin: FakeAdmin) -> None:
 
 def test_a_row_says_what_is_wrong() -> None:
     ill = topic("orders", partition(0), partition(1, leader=-1, isr=()), partition(2, isr=(1,)))
-    row = topic_row(ill, TopicSize(15, 2), Rates(), reassigning=4)
-    assert (row.state.text, row.state.is_healthy) == ("1 offline, 2 under-replicated", False)
-    assert row.state.reassigning == 4
+    states = topic_states(ill, {})
+    row = topic_row(ill, states, TopicSize(15, 2), Rates())
+    assert (row.states.text, row.states.is_healthy) == ("1 offline, 2 under-replicated", False)
     assert (row.size, row.replicas, row.records_in) == (15, "3", None)
     assert row.is_size_part
     rates = Rates({}, {TopicTraffic.RECORDS_IN: {"other": 1.0}})
-    assert topic_row(ill, None, rates).records_in == 0
-    assert topic_row(ill, None, rates).size is None
-    assert not topic_row(ill, None, rates).is_size_part
+    assert topic_row(ill, states, None, rates).records_in == 0
+    assert topic_row(ill, states, None, rates).size is None
+    assert not topic_row(ill, states, None, rates).is_size_part
     assert replication_of(topic("empty")) == ""
 
 
@@ -86,6 +87,18 @@ def test_a_topic_shows_its_partitions_and_settings(admin: FakeAdmin, browser: Br
     assert "retention.ms 1000 topic default: 604800000" in page
     assert "(secret)" in page
     assert "payments" not in page
+
+
+@pytest.mark.parametrize("is_reassigned", [False, True])
+def test_replicas_that_a_reassignment_adds_are_not_missing(
+    admin: FakeAdmin, browser: Browser, is_reassigned: bool
+) -> None:
+    admin.topics["orders"] = topic("orders", partition(0, isr=(1, 2)))
+    if is_reassigned:
+        admin.reassigning[TopicPartition("orders", 0)] = OngoingReassignment((1, 2, 3), (3,), ())
+    state = "healthy 1 reassigning" if is_reassigned else "1 under-replicated"
+    assert f"orders {state}" in seen(browser.read("/topics"))
+    assert ("without 3" in seen(browser.read("/topics/topic?name=orders"))) == (not is_reassigned)
 
 
 def test_what_is_not_there_is_said(browser: Browser) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from ....client.admin.partition_states import (
+    OFFLINE,
+    UNDER_REPLICATED,
+    TopicStates,
+    own_first,
+    topic_states,
+    worst_first,
+)
 from ...arguments.selection import duration_text, second_text
 from ...terminal.shades import Shade, Shaded
 from ...terminal.text import counted
-from .survey import HEALTHY, OFFLINE, REASSIGNING, UNDER_REPLICATED, Survey, own_first
+from .survey import HEALTHY, Survey
 
 FENCED: Final = "fenced"
 IMBALANCE_PERCENT: Final = 10
@@ -18,17 +25,6 @@ IMBALANCE_PERCENT: Final = 10
 default for `leader.imbalance.per.broker.percentage`."""
 NAMED_MAX: Final = 3
 """The most brokers that the headline names for one state."""
-
-
-@dataclass(frozen=True, slots=True)
-class NeedyTopic:
-    """A topic with partitions that are not healthy: its number of partitions, and how many are in each such state."""
-
-    name: str
-    partitions: int
-    offline: int
-    under_replicated: int
-    reassigning: int
 
 
 def report_of(found: Survey) -> dict[str, Any]:
@@ -102,19 +98,10 @@ def _voters(found: Survey) -> list[dict[str, Any]]:
     ]
 
 
-def needy_topics(found: Survey) -> list[NeedyTopic]:
-    """Return the topics with partitions that are not healthy.
-
-    Users' own topics go before internal topics, and topics with more offline partitions before others.
-    """
-    needy = []
-    for topic in sorted(found.topics, key=own_first):
-        states = Counter(found.state_of(topic.name, partition) for partition in topic.partitions.values())
-        counts = states[OFFLINE], states[UNDER_REPLICATED], states[REASSIGNING]
-        if any(counts):
-            needy.append((own_first(topic)[0], NeedyTopic(topic.name, len(topic.partitions), *counts)))
-    needy.sort(key=lambda need: (need[0], -need[1].offline, -need[1].under_replicated))
-    return [topic for _, topic in needy]
+def needy_topics(found: Survey) -> list[TopicStates]:
+    """Return the topics with partitions that are not healthy, in the order of `worst_first`."""
+    states = (topic_states(topic, found.adding) for topic in found.topics)
+    return worst_first(topic for topic in states if topic.reassigning or not topic.is_healthy)
 
 
 def imbalance_text(found: Survey) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ....client.admin.partition_states import TopicStates
 from ...arguments.selection import second_text
 from ...connection.precedence import connection_of, of_librdkafka
 from ...failures import CommandFailed
@@ -14,7 +15,7 @@ from ...run_client import run_client
 from ...terminal.output import print_json, print_table, separate
 from ...terminal.shades import Shade, Shaded, faults, state
 from ...terminal.text import counted, say
-from .report import NeedyTopic, headline, imbalance_text, needy_topics, report_of
+from .report import headline, imbalance_text, needy_topics, report_of
 from .survey import Survey, survey
 
 TOPICS_MAX: Final = 10
@@ -123,7 +124,7 @@ def _print_quorum(nodes: Sequence[Mapping[str, Any]], *, is_wide: bool) -> None:
         )
 
 
-def _print_topics(topics: Sequence[NeedyTopic], *, shows_all: bool, is_wide: bool) -> None:
+def _print_topics(topics: Sequence[TopicStates], *, shows_all: bool, is_wide: bool) -> None:
     """Print the topics with partitions that are offline, under-replicated or being reassigned."""
     if not topics:
         return
@@ -132,7 +133,7 @@ def _print_topics(topics: Sequence[NeedyTopic], *, shows_all: bool, is_wide: boo
         ("TOPIC", "PARTITIONS", "OFFLINE", "UNDER-REPLICATED", "REASSIGNING"),
         [
             (
-                topic.name,
+                topic.topic,
                 topic.partitions,
                 faults(topic.offline),
                 _impaired(topic.under_replicated),

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ....client.admin import Admin, ClusterDescription, QuorumDescription
 from ....client.admin.least_in_sync import least_in_sync
+from ....client.admin.partition_states import Adding, missing_replicas, own_first, states_of
 from ....client.connections.metadata import PartitionInfo, TopicInfo
+from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
 
 QUORUM_TIMEOUT_MS = 5_000
 """Milliseconds to wait for a broker's answer about the quorum. A broker itself waits 2 s for the quorum's leader."""
-OFFLINE: Final = "offline"
-UNDER_REPLICATED: Final = "under-replicated"
-REASSIGNING: Final = "reassigning"
 HEALTHY: Final = "healthy"
-"""States of partitions; brokers are offline or healthy, too."""
-Adding = Mapping[tuple[str, int], Collection[int]]
-"""The replicas that reassignments in progress add to partitions."""
+"""State of partitions and brokers beside the states of `client.admin.partition_states`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ def assess(
     fenced: Iterable[int],
     min_isr: Mapping[str, int],
     quorum_leader: int | None,
-    adding: Mapping[tuple[str, int], Collection[int]],
+    adding: Adding,
 ) -> Health:
     """Return the health of a cluster from these answers. Pure.
 
@@ -79,18 +76,14 @@ def assess(
             holding.update(partition.replicas)
             if partition.leader < 0:
                 health.offline.append(name)
-            settled = settled_replicas(topic.name, partition, adding)
-            if not settled <= set(partition.isr):
+            added = adding.get(TopicPartition(topic.name, partition.index), ())
+            if missing_replicas(partition, added):
                 health.under_replicated.append(name)
-            if len(partition.isr) < min(min_isr.get(topic.name, 1), len(settled)):
+            settled = len(set(partition.replicas).difference(added))
+            if len(partition.isr) < min(min_isr.get(topic.name, 1), settled):
                 health.below_min_isr.append(name)
     health.brokers_down.extend(sorted(holding - known - set(health.brokers_fenced)))
     return health
-
-
-def settled_replicas(topic: str, partition: PartitionInfo, adding: Adding) -> set[int]:
-    """Return the replicas of a partition without those that a reassignment adds, which cannot be in sync yet."""
-    return set(partition.replicas) - set(adding.get((topic, partition.index), ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +94,11 @@ class Survey:
     topics: list[TopicInfo]
     quorum: QuorumDescription | None
     adding: Adding
-    """The reassignments in progress, by partition; empty replicas for a reassignment that only removes some."""
     health: Health
 
     def state_of(self, topic: str, partition: PartitionInfo) -> str:
         """Return the state of a partition: `offline`, `under-replicated`, `reassigning` or `healthy`."""
-        if partition.leader < 0:
-            return OFFLINE
-        if not settled_replicas(topic, partition, self.adding) <= set(partition.isr):
-            return UNDER_REPLICATED
-        return REASSIGNING if (topic, partition.index) in self.adding else HEALTHY
-
-
-def own_first(topic: TopicInfo) -> tuple[bool, str]:
-    """Return the key that sorts users' own topics before internal topics, and each by name."""
-    return topic.is_internal or topic.name.startswith("__"), topic.name
+        return next(iter(states_of(topic, partition, self.adding)), HEALTHY)
 
 
 async def survey(admin: Admin) -> Survey:
@@ -130,7 +113,7 @@ async def survey(admin: Admin) -> Survey:
     ]
     min_isr = await least_in_sync(admin, short)
     moving = await admin.list_partition_reassignments()
-    adding: Adding = {(place.topic, place.partition): move.adding for place, move in moving.items()}
+    adding: Adding = {name: move.adding for name, move in moving.items()}
     leader = None if quorum is None else quorum.leader_id
     live = [broker.id for broker in cluster.brokers]
     health = replace(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....client.admin import TOPIC_RESOURCE, Admin, ConfigEntry
+from ....client.admin.partition_states import Adding, states_of
 from ....client.admin.records import EARLIEST, LATEST, Found
 from ....client.connections.metadata import PartitionInfo, TopicInfo
 from ....client.records import TopicPartition
@@ -33,6 +34,7 @@ class TopicReport:
     ends: Found
     sizes: dict[TopicPartition, int]
     configs: list[ConfigEntry]
+    adding: Adding
 
     def start(self, index: int) -> int:
         return _known(self.starts.get(TopicPartition(self.topic.name, index)))
@@ -42,6 +44,12 @@ class TopicReport:
 
     def size(self, index: int) -> int:
         return self.sizes.get(TopicPartition(self.topic.name, index), UNKNOWN)
+
+    def state_of(self, partition: PartitionInfo) -> str:
+        """Return the worst state of a partition in a word or two."""
+        is_preferred = partition.leader == partition.replicas[0]
+        states = states_of(self.topic.name, partition, self.adding)
+        return next(iter(states), "healthy" if is_preferred else "not preferred")
 
 
 def list_topics(arguments: argparse.Namespace) -> None:
@@ -96,6 +104,7 @@ async def _reports(arguments: argparse.Namespace) -> list[TopicReport]:
         starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
         sizes = await admin.partition_sizes(partitions)
+        adding = await _adding(admin)
         return [
             TopicReport(
                 topic,
@@ -103,9 +112,18 @@ async def _reports(arguments: argparse.Namespace) -> list[TopicReport]:
                 ends,
                 sizes,
                 [] if arguments.no_configs else await admin.describe_configs(TOPIC_RESOURCE, topic.name),
+                adding,
             )
             for topic in topics
         ]
+
+
+async def _adding(admin: Admin) -> Adding:
+    """Return the replicas that reassignments add; none if the cluster does not list its reassignments to this user."""
+    try:
+        return {name: move.adding for name, move in (await admin.list_partition_reassignments()).items()}
+    except KafkaError:  # The right to describe a topic is enough to see its partitions.
+        return {}
 
 
 def _known(answer: int | KafkaError | None) -> int:
@@ -135,7 +153,7 @@ def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
                 _shown(report.start(partition.index)),
                 _shown(report.end(partition.index)),
                 bytes_text(report.size(partition.index)) if report.size(partition.index) >= 0 else "-",
-                state(state_of(partition)),
+                state(report.state_of(partition)),
             )
             for partition in topic.partitions.values()
         ],
@@ -150,15 +168,6 @@ def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
     if shown:
         separate()
         print_table(("CONFIG", "VALUE", "SOURCE"), shown, wide=is_wide)
-
-
-def state_of(partition: PartitionInfo) -> str:
-    """Return the state of a partition in a word or two."""
-    if partition.leader < 0:
-        return "offline"
-    if len(partition.isr) < len(partition.replicas):
-        return "under-replicated"
-    return "healthy" if partition.leader == partition.replicas[0] else "not preferred"
 
 
 def _as_json(report: TopicReport) -> dict[str, Any]:
@@ -177,7 +186,7 @@ def _as_json(report: TopicReport) -> dict[str, Any]:
                 "log_start_offset": report.start(partition.index),
                 "high_watermark": report.end(partition.index),
                 "size_bytes": report.size(partition.index),
-                "state": state_of(partition),
+                "state": report.state_of(partition),
             }
             for partition in report.topic.partitions.values()
         ],

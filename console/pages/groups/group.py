@@ -57,7 +57,8 @@ class GroupPage:
     coordinator_address: str
     total_lag: str
     member_count: int
-    members: Paged[MemberRow]
+    members: Paged[GroupMember]
+    member_rows: Sequence[MemberRow]
     sorted: Sorted[PartitionLag]
     paged: Paged[PartitionLag]
     partitions: Sequence[LagRow]
@@ -67,7 +68,7 @@ class GroupPage:
     @property
     def has_epochs(self) -> bool:
         """True if members have an epoch, as in groups of KIP-848."""
-        return any(member.epoch is not None for member in self.members.rows)
+        return any(member.epoch is not None for member in self.member_rows)
 
 
 COLUMNS: Final = (
@@ -119,7 +120,7 @@ async def show(visit: Visit) -> Rendered:
     lines = history.series(name, span.seconds, now_s)
     ordered = visit.sorted(described.partitions, COLUMNS, "-lag", at="lag")
     paged = visit.paged(ordered.rows)
-    members = visit.paged([member_row(member) for member in group.members], parameter="members")
+    members = visit.paged(group.members, parameter="members")
     model = GroupPage(
         name,
         group.state,
@@ -130,6 +131,7 @@ async def show(visit: Visit) -> Rendered:
         lag_text(described.total_lag, described.unknown_lags),
         len(group.members),
         members,
+        [member_row(member) for member in members.rows],
         ordered,
         paged,
         [lag_row(row) for row in paged.rows],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from ....client.admin.partition_states import REASSIGNING, TopicStates
 from ...area import Rendered, Visit
 from ...charts import DECIMAL, KIB, Chart, Series, draw
 from ...formats import UNKNOWN, byte_rate, count, milliseconds, rate
@@ -15,11 +16,10 @@ from ...live.counters import Rates, TopicTraffic
 from ...live.event_lines import EventLine, event_lines
 from ...live.events import Event
 from ...live.node_readings import CommitReading
-from ...live.partition_problems import TopicProblems
 from ...live.sampler import COMMIT_MS, OFFLINE, UNDER_REPLICATED, Sampler
 from ...live.snapshots import ClusterSnapshot
 from ..brokers.rows import BrokerRow, broker_rows
-from .partitions import REASSIGNING, ProblemRow, partition_row, partitions_in
+from .partitions import ProblemRow, partition_row, partitions_in
 
 ROWS_SHOWN: Final = 10
 """The most topics, partitions and events in a list of the overview; other pages have all."""
@@ -51,7 +51,7 @@ class Overview:
     offline_total: int
     reassigning: int
     reassignments: Sequence[ProblemRow]
-    problems: Sequence[TopicProblems]
+    problems: Sequence[TopicStates]
     problems_total: int
     voters: Sequence[VoterRow]
     quorum_trouble: str
@@ -128,8 +128,8 @@ def overview(
         brokers=broker_rows(snapshot, absent_since or {}),
         topics=len(snapshot.topics),
         partitions=sum(len(topic.partitions) for topic in snapshot.topics),
-        under_replicated_total=len(snapshot.under_replicated),
-        offline_total=len(snapshot.offline),
+        under_replicated_total=snapshot.under_replicated_total,
+        offline_total=snapshot.offline_total,
         reassigning=len(snapshot.reassigning),
         reassignments=[
             partition_row(snapshot, name, partition)

@@ -6,15 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ....client.admin.partition_states import (
+    OFFLINE,
+    REASSIGNING,
+    UNDER_REPLICATED,
+    TopicStates,
+    missing_replicas,
+    own_first,
+    states_of,
+)
 from ....client.connections.metadata import NO_LEADER, PartitionInfo
 from ....client.records import TopicPartition
 from ...area import BadQuestion, Paged, Rendered, Visit
 from ...formats import UNKNOWN, numbers
-from ...live.partition_problems import missing_replicas
 from ...live.snapshots import ClusterSnapshot
 from ...sorting import Column, Sorted
 
-PROBLEM, OFFLINE, UNDER_REPLICATED, REASSIGNING = "problem", "offline", "under-replicated", "reassigning"
+PROBLEM: Final = "problem"
 STATES: Final = (PROBLEM, OFFLINE, UNDER_REPLICATED, REASSIGNING)
 """The states by which the page can be filtered; PROBLEM is OFFLINE or UNDER_REPLICATED."""
 
@@ -58,28 +66,20 @@ class PartitionsPage:
     topic: str
 
 
-def states_of(snapshot: ClusterSnapshot, name: TopicPartition, partition: PartitionInfo) -> list[str]:
-    """Return the states of a partition: OFFLINE, UNDER_REPLICATED, REASSIGNING, or none."""
-    states = [OFFLINE] if partition.leader == NO_LEADER else []
-    if missing_replicas(partition, snapshot.adding.get(name, ())):
-        states.append(UNDER_REPLICATED)
-    return [*states, REASSIGNING] if name in snapshot.reassigning else states
-
-
 def partitions_in(snapshot: ClusterSnapshot, state: str, topic: str = "") -> list[Place]:
     """Return the partitions in a state, of one topic unless `topic` is empty; users' topics come first."""
-    topics = {topic.name: topic for topic in snapshot.topics}
-    found: dict[TopicPartition, PartitionInfo] = {}
-    if state in (PROBLEM, OFFLINE):
-        found |= dict(snapshot.offline)
-    if state in (PROBLEM, UNDER_REPLICATED):
-        found |= dict(snapshot.under_replicated)
-    if state == REASSIGNING:
-        for name in snapshot.reassigning:
-            if name.topic in topics and name.partition in topics[name.topic].partitions:
-                found[name] = topics[name.topic].partitions[name.partition]
-    places = [(name, partition) for name, partition in found.items() if topic in ("", name.topic)]
-    return sorted(places, key=lambda place: (topics[place[0].topic].is_internal, place[0]))
+    wanted = {OFFLINE, UNDER_REPLICATED} if state == PROBLEM else {state}
+    return [
+        (TopicPartition(found.name, index), partition)
+        for found in sorted(snapshot.topics, key=own_first)
+        if topic in ("", found.name) and _has_any(snapshot.states[found.name])
+        for index, partition in sorted(found.partitions.items())
+        if not wanted.isdisjoint(states_of(found.name, partition, snapshot.adding))
+    ]
+
+
+def _has_any(states: TopicStates) -> bool:
+    return bool(states.reassigning) or not states.is_healthy
 
 
 def partition_row(snapshot: ClusterSnapshot, name: TopicPartition, partition: PartitionInfo) -> ProblemRow:
@@ -87,7 +87,7 @@ def partition_row(snapshot: ClusterSnapshot, name: TopicPartition, partition: Pa
     reassignment = snapshot.reassigning.get(name)
     return ProblemRow(
         *name,
-        states_of(snapshot, name, partition),
+        states_of(name.topic, partition, snapshot.adding),
         UNKNOWN if partition.leader == NO_LEADER else str(partition.leader),
         numbers(partition.replicas),
         numbers(partition.isr),

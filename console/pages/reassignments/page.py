@@ -180,7 +180,7 @@ async def show(visit: Visit) -> Rendered:
             partition.leader != NO_LEADER and partition.replicas[:1] != (partition.leader,)
             for _, partition in snapshot.partitions()
         ),
-        offline=len(snapshot.offline),
+        offline=snapshot.offline_total,
         topics=snapshot.suggested_topics,
     )
     return Rendered("Reassignments", "reassignments.html", model)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....client.connections.metadata import NO_LEADER, TopicInfo
+from ....client.admin.partition_states import TopicStates
+from ....client.connections.metadata import TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import Paged, Rendered, Visit
@@ -16,26 +17,6 @@ from ...searching import has_words
 from ...sorting import Column, Sorted
 
 SIZE = "size"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicHealth:
-    """The numbers of a topic's partitions without a leader, with too few in-sync replicas, and with moving replicas."""
-
-    offline: int
-    under_replicated: int
-    reassigning: int
-
-    @property
-    def is_healthy(self) -> bool:
-        """True if all replicas of all partitions are in sync."""
-        return not self.offline and not self.under_replicated
-
-    @property
-    def text(self) -> str:
-        """The partitions that are not healthy, as text such as `1 offline, 2 under-replicated`; else `healthy`."""
-        counts = [(self.offline, "offline"), (self.under_replicated, "under-replicated")]
-        return ", ".join(f"{number} {state}" for number, state in counts if number) or "healthy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +31,7 @@ class TopicRow:
     is_internal: bool
     partitions: int
     replicas: str
-    state: TopicHealth
+    states: TopicStates
     size: int | None
     records_in: float | None
     bytes_in: float | None
@@ -60,7 +41,7 @@ class TopicRow:
     @property
     def note(self) -> str:
         """The kind of the topic, and the number of partitions whose replicas move, as text; may be empty."""
-        moving = f"{self.state.reassigning} reassigning" if self.state.reassigning else ""
+        moving = f"{self.states.reassigning} reassigning" if self.states.reassigning else ""
         return ", ".join(filter(None, ("internal topic" if self.is_internal else "", moving)))
 
 
@@ -94,11 +75,10 @@ def columns_of(
     snapshot: ClusterSnapshot, rates: Rates, sizes: Mapping[str, TopicSize]
 ) -> list[Column[TopicInfo]]:
     """Return the columns of the list of topics. `sizes` are needed only for the order by size."""
-    moving = reassigning_by_topic(snapshot)
 
     def faults(topic: TopicInfo) -> tuple[int, int, int]:
-        state = state_of(topic, moving.get(topic.name, 0))
-        return state.offline, state.under_replicated, state.reassigning
+        states = snapshot.states[topic.name]
+        return states.offline, states.under_replicated, states.reassigning
 
     def size(topic: TopicInfo) -> int | None:
         return sizes[topic.name].bytes if topic.name in sizes else None
@@ -122,37 +102,19 @@ def columns_of(
     return columns
 
 
-def reassigning_by_topic(snapshot: ClusterSnapshot) -> dict[str, int]:
-    """Return the number of partitions of each topic whose replicas move between brokers."""
-    found: dict[str, int] = {}
-    for name in snapshot.reassigning:
-        found[name.topic] = found.get(name.topic, 0) + 1
-    return found
-
-
-def topic_row(topic: TopicInfo, size: TopicSize | None, rates: Rates, reassigning: int = 0) -> TopicRow:
+def topic_row(topic: TopicInfo, states: TopicStates, size: TopicSize | None, rates: Rates) -> TopicRow:
     """Return the table row of a topic with a size, which may be unknown; `rates` has the traffic of topics."""
     return TopicRow(
         topic.name,
         topic.is_internal,
         len(topic.partitions),
         replication_of(topic),
-        state_of(topic, reassigning),
+        states,
         None if size is None else size.bytes,
         rates.of_topic(topic.name, TopicTraffic.RECORDS_IN),
         rates.of_topic(topic.name, TopicTraffic.BYTES_IN),
         rates.of_topic(topic.name, TopicTraffic.BYTES_OUT),
         size is not None and size.partitions < len(topic.partitions),
-    )
-
-
-def state_of(topic: TopicInfo, reassigning: int = 0) -> TopicHealth:
-    """Return the state of a topic with this number of partitions whose replicas move."""
-    partitions = topic.partitions.values()
-    return TopicHealth(
-        sum(partition.leader == NO_LEADER for partition in partitions),
-        sum(len(partition.isr) < len(partition.replicas) for partition in partitions),
-        reassigning,
     )
 
 
@@ -184,8 +146,9 @@ async def show(visit: Visit) -> Rendered:
     paged = visit.paged(ordered.rows)
     if not is_by_size:
         sizes = await _sizes_of(visit, paged.rows)
-    moving = reassigning_by_topic(snapshot)
-    rows = [topic_row(topic, sizes.get(topic.name), rates, moving.get(topic.name, 0)) for topic in paged.rows]
+    rows = [
+        topic_row(topic, snapshot.states[topic.name], sizes.get(topic.name), rates) for topic in paged.rows
+    ]
     has_bytes = TopicTraffic.BYTES_IN in rates.topics
     model = TopicsPage(ordered, paged, rows, search, shows_internal, len(snapshot.topics), has_bytes, trouble)
     return Rendered("Topics", "topics.html", model)

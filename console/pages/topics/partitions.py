@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from ....client.admin.partition_states import Adding, missing_replicas
 from ....client.admin.records import EARLIEST, LATEST
 from ....client.connections.metadata import NO_LEADER, PartitionInfo, TopicInfo
 from ....client.records import TopicPartition
@@ -20,8 +21,8 @@ Offsets = Mapping[TopicPartition, int | KafkaError]
 
 PARTITIONS_SORTED_MAX: Final = 1_000
 """The most partitions of a topic whose table can be sorted by the answers of their leaders."""
-REPORTED: Final = {"start": "start", "end": "end", "records": "records", "size": "size"}
-"""The titles of columns with answers of leaders, by their names."""
+REPORTED: Final = ("start", "end", "records", "size")
+"""The columns with answers of leaders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class PartitionRow:
     """A partition of a topic as a table row.
 
     `start` and `end` are offsets, `records` is the most that may lie between them, and `size` is in bytes; unknown
-    numbers are None. `missing` lists the replicas outside the ISR. `messages` is the URL of the newest messages.
+    numbers are None. `missing` lists the replicas outside the ISR, except the replicas that a reassignment adds.
+    `messages` is the URL of the newest messages.
     """
 
     index: int
@@ -85,7 +87,9 @@ class PartitionTable:
     sizes: Mapping[TopicPartition, int]
 
 
-def partition_row(topic: str, partition: PartitionInfo, facts: PartitionFacts) -> PartitionRow:
+def partition_row(
+    topic: str, partition: PartitionInfo, facts: PartitionFacts, adding: Adding
+) -> PartitionRow:
     """Return the table row of a partition."""
     name = TopicPartition(topic, partition.index)
     return PartitionRow(
@@ -95,7 +99,7 @@ def partition_row(topic: str, partition: PartitionInfo, facts: PartitionFacts) -
         partition.replicas[:1] == (partition.leader,),
         numbers(partition.replicas),
         numbers(partition.isr),
-        ", ".join(str(replica) for replica in partition.replicas if replica not in partition.isr),
+        numbers(missing_replicas(partition, adding.get(name, ()))),
         facts.start(name),
         facts.end(name),
         facts.records(name),
@@ -109,7 +113,7 @@ def known(offset: int | KafkaError | None) -> int | None:
     return offset if isinstance(offset, int) and offset >= 0 else None
 
 
-def columns_of(topic: TopicInfo, facts: PartitionFacts) -> list[Column[PartitionInfo]]:
+def columns_of(topic: TopicInfo, facts: PartitionFacts, adding: Adding) -> list[Column[PartitionInfo]]:
     """Return the columns of the table of partitions.
 
     Those with answers of leaders order only topics of at most PARTITIONS_SORTED_MAX partitions.
@@ -122,10 +126,10 @@ def columns_of(topic: TopicInfo, facts: PartitionFacts) -> list[Column[Partition
         def key(partition: PartitionInfo) -> int | None:
             return values[name](TopicPartition(topic.name, partition.index))
 
-        return Column(name, REPORTED[name], key if is_sortable else None, True, True)
+        return Column(name, name, key if is_sortable else None, True, True)
 
     def missing(partition: PartitionInfo) -> int:
-        return len(partition.replicas) - len(partition.isr)
+        return len(missing_replicas(partition, adding.get(TopicPartition(topic.name, partition.index), ())))
 
     return [
         Column[PartitionInfo]("partition", "partition", lambda partition: partition.index, is_number=True),
@@ -147,7 +151,7 @@ async def facts_of(visit: Visit, names: Sequence[TopicPartition]) -> PartitionFa
     return PartitionFacts(starts, ends, sizes)
 
 
-async def partition_table(visit: Visit, topic: TopicInfo) -> PartitionTable:
+async def partition_table(visit: Visit, topic: TopicInfo, adding: Adding) -> PartitionTable:
     """Return the table of a topic's partitions. Facts are requested only for the rows of this page, unless they order
     the table. Raises BadQuestion."""
     partitions = [topic.partitions[index] for index in sorted(topic.partitions)]
@@ -155,11 +159,11 @@ async def partition_table(visit: Visit, topic: TopicInfo) -> PartitionTable:
     is_by_facts = visit.text("sort").removeprefix("-") in REPORTED
     if is_by_facts and len(partitions) <= PARTITIONS_SORTED_MAX:
         facts = await facts_of(visit, _names(topic, partitions))
-    ordered = visit.sorted(partitions, columns_of(topic, facts), "partition", at="partitions")
+    ordered = visit.sorted(partitions, columns_of(topic, facts, adding), "partition", at="partitions")
     paged = visit.paged(ordered.rows)
     if not is_by_facts:
         facts = await facts_of(visit, _names(topic, paged.rows))
-    rows = [partition_row(topic.name, partition, facts) for partition in paged.rows]
+    rows = [partition_row(topic.name, partition, facts, adding) for partition in paged.rows]
     return PartitionTable(ordered, paged, rows, facts.sizes)
 
 

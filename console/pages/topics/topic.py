@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....client.admin import TOPIC_RESOURCE
+from ....client.admin.partition_states import topic_states
 from ....client.connections.metadata import TopicInfo
 from ....protocol.errors import KafkaError
 from ...area import Rendered, Visit
@@ -17,7 +18,7 @@ from ...live.sampler import WATCHED_S, Sampler
 from ...live.shared_readings import TopicSize, sizes_by_topic
 from ...live.snapshots import answer_or_error
 from ...settings import SettingRow, setting_rows
-from .listing import TopicRow, reassigning_by_topic, topic_row
+from .listing import TopicRow, topic_row
 from .partitions import PartitionTable, partition_table
 from .readers import ReaderTable, reader_table
 
@@ -68,14 +69,14 @@ async def show(visit: Visit) -> Rendered:
     topic, span = await topic_named(visit), visit.span()
     snapshot = await visit.sampler.snapshot()
     partitions, readers, settings = await asyncio.gather(
-        partition_table(visit, topic),
+        partition_table(visit, topic, snapshot.adding),
         reader_table(visit, topic.name),
         answer_or_error(visit.admin.describe_configs(TOPIC_RESOURCE, topic.name)),
     )
     size = await _size_of(visit, topic, partitions)
     shows_all = visit.text("all") == "yes"
     model = TopicPage(
-        row=topic_row(topic, size, visit.sampler.rates, reassigning_by_topic(snapshot).get(topic.name, 0)),
+        row=topic_row(topic, topic_states(topic, snapshot.adding), size, visit.sampler.rates),
         partitions=partitions,
         readers=readers,
         charts=charts_of(visit.sampler, topic.name, span.seconds),
