@@ -99,7 +99,7 @@ def partition_row(
         partition.replicas[:1] == (partition.leader,),
         numbers(partition.replicas),
         numbers(partition.isr),
-        numbers(missing_replicas(partition, adding.get(name, ()))),
+        ", ".join(map(str, missing_replicas(partition, adding.get(name, ())))),
         facts.start(name),
         facts.end(name),
         facts.records(name),
