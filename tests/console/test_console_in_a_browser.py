@@ -389,6 +389,16 @@ def test_a_value_is_seen_on_a_phone(tab: Tab, width: int) -> None:
     assert violations(page) == []
 
 
+def test_long_settings_leave_room_for_their_values(admin: FakeAdmin, tab: Tab) -> None:
+    admin.settings["1"] = {
+        "listener.name.controller.ssl.principal.mapping.rules": "RULE:^CN=a long value,OU=B$/n/"
+    }
+    tab.page.set_viewport_size({"width": 1440, "height": 900})
+    page = tab.open("/brokers/broker?id=1&all=yes")
+    table = page.get_by_role("group", name="table of settings")
+    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth")
+
+
 def test_a_record_opens_by_keyboard(tab: Tab) -> None:
     page = tab.open("/messages")
     shown_records(page, b'{"n": 1}')

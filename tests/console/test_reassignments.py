@@ -274,6 +274,9 @@ def test_a_broker_gives_its_replicas_away() -> None:
     assert "there is no topic 'none'" in seen(browser.send(address, 404, **fields | {"topics": "none"}))
     assert "gives its replicas away" in seen(browser.send(address, 400, **{"broker 2": "yes"}))
     assert "broker 5 has no replicas" in seen(browser.read("/reassignments/broker?id=5", 400))
+    admin.brokers = [2]
+    alone = seen(browser_of(admin).read(address, 400))
+    assert "no other broker is active, so the replicas of broker 2 cannot move" in alone
 
 
 def test_what_others_have_changed_since_is_shown_again() -> None:

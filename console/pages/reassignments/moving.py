@@ -238,7 +238,7 @@ async def broker_form(visit: Visit) -> Form:
     """Return the form that asks where the replicas of a broker shall move."""
     broker = visit.number("id", most=2**31 - 1)
     placement = await placement_of(visit, with_sizes=False)
-    _check_holds(placement, broker)
+    _check_movable(placement, broker)
     return Form(
         f"Move replicas off broker {broker}",
         (
@@ -250,9 +250,11 @@ async def broker_form(visit: Visit) -> Form:
     )
 
 
-def _check_holds(placement: PresentPlacement, broker: int) -> None:
+def _check_movable(placement: PresentPlacement, broker: int) -> None:
     if all(broker not in info.replicas for info in placement.partitions().values()):
         raise BadQuestion(f"broker {broker} has no replicas")
+    if not set(placement.live) - {broker}:
+        raise BadQuestion(f"no other broker is active, so the replicas of broker {broker} cannot move")
 
 
 async def plan_broker(visit: Visit) -> Change:
