@@ -247,4 +247,5 @@ def hidden_fields(page: str) -> dict[str, str]:
 
 def seen(page: str) -> str:
     """Return the visible text of a page."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+    text = re.sub(r"<[^>]+>", " ", page.replace("<wbr>", ""))
+    return " ".join(html.unescape(text).split())
