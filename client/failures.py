@@ -208,6 +208,22 @@ class SpoolPositionLost(ClientError):
     error_code = ErrorCode.SPOOL_POSITION_LOST
 
 
+class ObjectStoreFailed(ClientError):
+    """An object store that refused a call, such as a folder that does not exist or a bucket without the right."""
+
+
+class ObjectStoreUnavailable(ObjectStoreFailed):
+    """An object store that did not answer in time, or failed for the moment; the object may or may not exist."""
+
+
+class ObjectExists(ObjectStoreFailed):
+    """An object that was not created, since an object with its key exists."""
+
+
+class ObjectMissing(ObjectStoreFailed):
+    """An object that the store does not have."""
+
+
 _DENIED: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "group",

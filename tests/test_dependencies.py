@@ -37,6 +37,7 @@ WITHOUT_ADVISORIES = {
     "gssapi",
     "lazy-loader",
     "lz4",
+    "obstore",
     "pandas",
     "pysyncobj",
     "pyspark",
