@@ -41,7 +41,7 @@ from .consuming.positions import Positions
 from .consuming.questions import ConsumerQuestions
 from .consuming.reading import Reading
 from .consuming.topic_notices import TopicNotices
-from .failures import ClientClosed, UnreadableRecords
+from .failures import ClientClosed, UnreadableRecords, UnreadableValue
 from .kinds import fitted
 from .lifecycle import Lifecycle, ReadWithAwait
 from .options import checks_options
@@ -99,10 +99,14 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
         self._fetcher = Fetcher(self._cluster, self._fetch_options, notices=notices)
         self._deserialization = settings.handing_out.deserialization()
         self._assemblies = settings.assembling.assemblies()
+        self._referenced = settings.assembling.referenced_values(
+            self._assemblies.counts, connection.request_timeout_ms / 1000, self._fetcher.wake_waiter
+        )
         self._inbox = Inbox(
             self._fetcher,
             self._assemblies.new(),
             None if self._deserialization is None else self._deserialization.record,
+            self._referenced,
         )
         audit = settings.audit.settings_of(group_id)
         self._auditor: ReadingAuditor | None = None
@@ -225,6 +229,8 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
         finally:
             self._life.stopped()
             self._inbox.unread.keep(())
+            if self._referenced is not None:
+                self._referenced.keep(())
             for reader in self._readers:
                 await reader.stop()
             await self._handover.stop()
@@ -383,8 +389,18 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
         - SerializationFailed, with the transaction's `commit_index`, which can then be passed as `after` to skip it.
         - UnreadableRecords for a damaged batch. `passing_over` with this error skips the batch, unless the batch is a
           marker or its checksum is wrong.
+        - UnreadableValue for a record whose object is missing or wrong. `passing_over` with this error skips the
+          record.
         """
-        damaged = fitted("transactions: passing_over", passing_over, Iterable[UnreadableRecords])
+        damaged = list(fitted("transactions: passing_over", passing_over, Iterable[UnreadableRecords]))
+        left_out, values_left_out = (
+            {
+                (damage.partition, damage.offset)
+                for damage in damaged
+                if isinstance(damage, UnreadableValue) is of_values
+            }
+            for of_values in (False, True)
+        )
         self._check_readable()
         if self._group_id is not None and self._subscriber.active:
             raise ValueError(
@@ -395,9 +411,7 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
             self._cluster,
             self._fetch_options,
             reading,
-            ReaderOptions(
-                after, buffer_bytes_max, {(damage.partition, damage.offset) for damage in damaged}, cuts
-            ),
+            ReaderOptions(after, buffer_bytes_max, left_out, cuts),
             self._assemblies.new,
         )
         self._readers.append(reader)
@@ -407,6 +421,11 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
                 async for transaction in found:
                     if self._auditor is not None:
                         self._auditor.handed_out(transaction.records)
+                    if self._referenced is not None:
+                        records = await self._referenced.resolved(
+                            transaction.records, buffer_bytes_max, values_left_out
+                        )
+                        transaction = transaction._replace(records=records)
                     yield self._readable(transaction)
         except ClientClosed:
             return

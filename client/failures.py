@@ -142,6 +142,15 @@ class UnreadableRecords(ClientError):
         self.next_offset = next_offset
 
 
+class UnreadableValue(UnreadableRecords):
+    """A record whose value is an object of a store that is missing or wrong, or that cannot be fetched.
+
+    The consumer did not skip it: the next read fetches the object again, until `consumer.seek(error.partition,
+    error.next_offset)`. For reads of whole transactions `consumer.transactions(passing_over=[error])` leaves out this
+    record alone.
+    """
+
+
 class MadeBeforeFork(ClientError):
     """A synchronous client used in a forked child but made by the parent, which keeps its connections."""
 

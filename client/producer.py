@@ -158,9 +158,11 @@ class Producer(RecordWriter):
             )
         if not settings.sending.fit_transactions:
             raise ValueError("spool_dir needs acks='all' and idempotence")
-        if settings.splitting.large_message_segment_size is not None:
+        splitting = settings.splitting
+        if splitting.large_message_segment_size is not None or splitting.large_messages == "reference":
             raise ValueError(
-                "spool_dir and large_message_segment_size exclude each other: a spool takes no large messages"
+                "spool_dir excludes large_message_segment_size and large_messages='reference': a spool takes no large "
+                "messages"
             )
         least = RECORDS_PER_LIMIT * settings.sending.max_request_size
         if bytes_max < least:

@@ -170,6 +170,12 @@ from .client.failures import (
     NoBrokerReachable as NoBrokerReachable,
 )
 from .client.failures import (
+    ObjectStoreFailed as ObjectStoreFailed,
+)
+from .client.failures import (
+    ObjectStoreUnavailable as ObjectStoreUnavailable,
+)
+from .client.failures import (
     OutOfTurn as OutOfTurn,
 )
 from .client.failures import (
@@ -201,6 +207,9 @@ from .client.failures import (
 )
 from .client.failures import (
     UnreadableRecords as UnreadableRecords,
+)
+from .client.failures import (
+    UnreadableValue as UnreadableValue,
 )
 from .client.failures import (
     VersionUnsupported as VersionUnsupported,

@@ -13,6 +13,7 @@ from .fetcher import Fetcher
 from .handed_out import HandedOut
 from .large_messages.assembly import Assembly
 from .large_messages.places import given_before, place
+from .large_messages.referenced import ReferencedValues
 from .record_iterator import RecordIterator
 from .turns import Turns
 
@@ -26,15 +27,17 @@ class Inbox:
         fetcher: Fetcher,
         assembly: Assembly | None,
         deserialize: Callable[[ConsumerRecord], ConsumerRecord] | None = None,
+        referenced: ReferencedValues | None = None,
     ) -> None:
         """Create an inbox for a fetcher's partitions.
 
-        Without an `assembly` the segments of large messages are handed out as they are. `deserialize` raises
-        SerializationFailed.
+        Without an `assembly` the segments of large messages are handed out as they are, and so are references without
+        `referenced`. `deserialize` raises SerializationFailed.
         """
         self._fetcher = fetcher
         self._assembly = assembly
         self._deserialize = deserialize
+        self._referenced = referenced
         self._turns = Turns()
         self._place = 0
         """The index, in the ring of `Turns`, of the partition from which a read takes."""
@@ -52,6 +55,8 @@ class Inbox:
         self.unread.keep(self._fetcher.assigned)
         if self._assembly is not None:
             self._assembly.keep(self._fetcher.assigned)
+        if self._referenced is not None:
+            self._referenced.keep(self._fetcher.assigned)
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out no more records of these partitions, which are about to be given up.
@@ -119,11 +124,20 @@ class Inbox:
         if len(self.unread):  # unread records precede the buffered records of their partition
             taken = self.unread.take_some(lambda partition: self._wanted(partition, partitions), limit)
             limit -= sum(map(len, taken.values()))
+        if self._referenced is not None:
+            self._referenced.begin_read(
+                lambda partition: self._wanted(partition, partitions),
+                lambda partition: bool(self._fetcher.assigned[partition].buffer),
+            )
         for state in self.in_turn(partitions) if limit > 0 else ():
             partition = state.partition
+            if self._waits_for_value(state):
+                continue
             try:
                 start = state.position
-                read, records = self._take_from(state, limit)
+                read, records, has_headers = self._take_from(state, limit)
+                if self._referenced is not None and has_headers:
+                    records = self._with_values(state, records, self._referenced)
                 if self._deserialize is not None:
                     records = self._deserialized(state, records, self._deserialize)
                 if self.handed_out is not None and start is not None and (end := state.position) is not None:
@@ -187,10 +201,11 @@ class Inbox:
 
     def _take_from(
         self, state: AssignedPartition, limit: int
-    ) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
+    ) -> tuple[list[ConsumerRecord], list[ConsumerRecord], bool]:
         """Return the records read from a partition's buffers, and the records to hand out for them, at most `limit`,
-        with large messages assembled."""
+        with large messages assembled. Also return whether some of them may have headers."""
         records: list[ConsumerRecord] = []
+        has_headers = False
         assembly = self._assembly
         if assembly is not None:
             self._notice_move(assembly, state)
@@ -214,6 +229,7 @@ class Inbox:
             else:
                 given, damage = assembly.take_in(state.partition, some, state.give_from)
                 records += given
+                has_headers |= given is not some  # An assembly returns records without headers as they came.
                 if damage is not None:
                     self._go_back(state, damage.offset)
                     if not records:
@@ -221,7 +237,24 @@ class Inbox:
                     break
             if len(some) < wanted and chunk.damage is None:
                 self.emptied(state)
-        return read, records
+        return read, records, has_headers
+
+    def _waits_for_value(self, state: AssignedPartition) -> bool:
+        """Return whether the value of the partition's next record is on the way."""
+        if self._referenced is None or state.position is None:
+            return False
+        return self._referenced.waits(state.partition, max(state.position, state.give_from))
+
+    def _with_values(
+        self, state: AssignedPartition, records: list[ConsumerRecord], referenced: ReferencedValues
+    ) -> list[ConsumerRecord]:
+        """Return the records before the first whose value is not here yet; raise its failure if it is the first."""
+        found = referenced.resolve(state.partition, records)
+        if found.stop is not None:
+            self._go_back(state, found.stop)
+        if found.failure is not None:
+            raise found.failure
+        return found.records
 
     def _go_back(self, state: AssignedPartition, offset: int) -> None:
         """Read the partition again from `offset` on, and from an earlier place if a large message needs it."""

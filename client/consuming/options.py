@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -11,11 +11,15 @@ from ..arguments import topic_name
 from ..auditing.settings import AuditOptions, AuditSettings, tier_of_readers
 from ..connections.options import CLIENT_ID_MEANING, ConnectionOptions
 from ..declared_options import declared_options, optional
+from ..large_message_options import LargeMessages, check_large_messages
+from ..objects.opening import open_store
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
 from .assigned import FetchOptions
 from .deserialization import Deserialization, Deserializer, deserialization
 from .large_messages.assemblies import Assemblies
+from .large_messages.assembly import LargeMessageStats
+from .large_messages.referenced import ReferencedValues
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 """The values of `auto_offset_reset`, with their ListOffsets timestamps."""
@@ -43,7 +47,8 @@ class ReadingOptions(TypedDict, total=False):
     value_deserializer: Deserializer | None
     metadata_max_age_ms: int
     metadata_max_idle_ms: int
-    large_messages: bool
+    large_messages: LargeMessages
+    large_message_store: str | None
     large_message_buffer_bytes: int
     large_message_expiry_offsets: int
 
@@ -211,12 +216,19 @@ class HandingOutOptions:
 class AssemblingOptions:
     """Options of large messages that are read."""
 
-    large_messages: bool = optional(
-        True, "Whether the consumer joins the records of a value that a Producer has split."
+    large_messages: LargeMessages = optional(
+        True,
+        "Whether the consumer joins the records of a value that a Producer has split, and fetches a value that a "
+        'Producer has kept as an object. `"reference"` is the same as True, and needs the store.',
+    )
+    large_message_store: str | None = optional(
+        None,
+        "Store of the values that records refer to, as for a Producer. None: the read of such a record is an error.",
     )
     large_message_buffer_bytes: int = optional(
         64 * 1024 * 1024,
-        "Incomplete messages in memory. The consumer drops the oldest when they are more.",
+        "Incomplete messages in memory, and beside them fetched values. The consumer drops the oldest message when "
+        "they are more. A value that is larger is an error.",
         unit="bytes",
     )
     large_message_expiry_offsets: int = optional(
@@ -225,13 +237,31 @@ class AssemblingOptions:
         unit="offsets",
     )
 
+    def __post_init__(self) -> None:
+        """Raise TypeError and ValueError for an invalid value or combination."""
+        check_large_messages(self.large_messages, self.large_message_store)
+
     def assemblies(self) -> Assemblies:
         """Return the factory of the consumer's assemblers of large messages. Raises ValueError."""
         return Assemblies(
-            enabled=self.large_messages,
+            enabled=bool(self.large_messages),
             buffer_bytes=self.large_message_buffer_bytes,
             expiry_offsets=self.large_message_expiry_offsets,
         )
+
+    def referenced_values(
+        self, counts: LargeMessageStats, patience_s: float, arrived: Callable[[], None]
+    ) -> ReferencedValues | None:
+        """Return the values that records refer to; None if references are read as they are.
+
+        `patience_s`: the time in seconds for a value to come. Raises ValueError for an invalid store, and
+        ModuleNotFoundError if a package is missing for it.
+        """
+        if not self.large_messages:
+            return None
+        url = self.large_message_store
+        store = None if url is None else open_store(url, patience_s)
+        return ReferencedValues(store, self.large_message_buffer_bytes, counts, arrived)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from ..auditing.settings import AuditOptions
 from ..connections.options import CLIENT_ID_MEANING, ConnectionOptions
 from ..declared_options import declared_options, optional
+from ..large_message_options import LargeMessages, check_large_messages
+from ..objects.opening import open_store
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
 from .batches import compression_named
+from .large_messages.referrer import Referrer
 from .large_messages.splitter import Splitter
 from .partitioner import Partitioner, murmur2_partition
 from .sender_options import SenderOptions
@@ -44,6 +47,8 @@ class WriterOptions(SecurityKeywords, total=False):
     partitioner: Partitioner
     key_serializer: Serializer | None
     value_serializer: Serializer | None
+    large_messages: LargeMessages
+    large_message_store: str | None
     large_message_segment_size: int | None
     large_message_max_size: int
     audit_topic: str | None
@@ -176,21 +181,57 @@ class RecordOptions:
 class SplittingOptions:
     """Options of large messages that are sent."""
 
+    large_messages: LargeMessages = optional(
+        True,
+        'Form of large values. True: records of `large_message_segment_size`, if it is given. `"reference"`: each is '
+        "an object of the store, and its record refers to the object. False: large values are refused.",
+    )
+    large_message_store: str | None = optional(
+        None,
+        "Store of the values that records refer to: `file:///FOLDER`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, "
+        "`az://CONTAINER/PREFIX` or `memory://NAME`. Credentials come from the environment.",
+    )
     large_message_segment_size: int | None = optional(
         None,
-        "Size above which a value is split into records of this size, which a Consumer joins. None: no value is split, "
-        "and a value that does not fit into a request is refused.",
+        "Size above which a value is split into records of this size, which a Consumer joins, or is kept as an object. "
+        "None: no value is split, and only a value that does not fit into a request is an object, or else is refused.",
         unit="bytes",
     )
     large_message_max_size: int = optional(
-        32 * 1024 * 1024, "Largest value that is split. `send` refuses a larger one.", unit="bytes"
+        32 * 1024 * 1024,
+        "Largest value that is split or kept as an object. `send` refuses a larger one.",
+        unit="bytes",
     )
+
+    def __post_init__(self) -> None:
+        """Raise TypeError and ValueError for an invalid value or combination."""
+        check_large_messages(self.large_messages, self.large_message_store)
+        if self.large_messages is False and self.large_message_segment_size is not None:
+            raise ValueError("large_messages=False and large_message_segment_size exclude each other")
 
     def splitter(self, max_request_size: int) -> Splitter | None:
         """Return the splitter of large values; None if no value is split. Raises ValueError."""
-        if self.large_message_segment_size is None:
+        if self.large_message_segment_size is None or self.large_messages is not True:
             return None
         return Splitter(self.large_message_segment_size, self.large_message_max_size, max_request_size)
+
+    def referrer(
+        self, max_request_size: int, patience_s: float, clock: Callable[[], float]
+    ) -> Referrer | None:
+        """Return the writer of large values to the store; None if no value is an object.
+
+        `patience_s`: the time in seconds for an object to be created; `clock` returns seconds since 1970. Raises
+        ValueError for an invalid store, and ModuleNotFoundError if a package is missing for it.
+        """
+        if self.large_messages != "reference" or self.large_message_store is None:
+            return None
+        return Referrer(
+            open_store(self.large_message_store, patience_s),
+            self.large_message_segment_size,
+            self.large_message_max_size,
+            max_request_size,
+            clock,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,9 @@ class RecordWriter(UsedWithAwait):
                 ),
                 intake=settings.records.intake(),
                 splitter=settings.splitting.splitter(sending.request_bytes),
+                referrer=settings.splitting.referrer(
+                    sending.request_bytes, sending.delivery_timeout_s, time.time
+                ),
                 partitioner=partitioner,
                 check_open=self._check_open,
                 transaction=transaction,
@@ -148,10 +151,12 @@ class RecordWriter(UsedWithAwait):
         Waits while the buffer is full, and up to `max_block_ms` until a topic, or the named `partition`, exists. A call
         that is cancelled meanwhile has sent nothing that readers get.
 
-        Raises KafkaError for a topic or partition that does not exist; MESSAGE_TOO_LARGE for a record above
-        `max_request_size` that is not split, or a value above `large_message_max_size`; ClientClosed after `stop`. With
-        transactions it raises OutOfTurn if none is open, and TransactionFailed if it can only be aborted. Raises
-        SerializationFailed if a serializer raised an error; TypeError and ValueError for arguments that make no record.
+        Raises KafkaError for a topic or partition that does not exist, and ClientClosed after `stop`. Raises
+        MESSAGE_TOO_LARGE for a record above `max_request_size` that is neither split nor an object, or a value above
+        `large_message_max_size`. With transactions it raises OutOfTurn if none is open, and TransactionFailed if it
+        can only be aborted. Raises SerializationFailed if a serializer raised an error; TypeError and ValueError for
+        arguments that make no record. With large_messages="reference" it waits until the object of a large value is
+        durable, and raises ObjectStoreFailed if that takes longer than `delivery_timeout_ms`.
         """
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:
@@ -162,8 +167,8 @@ class RecordWriter(UsedWithAwait):
         record, size = steps.record(topic, value, key, partition, timestamp_ms, headers)
         if not self._appender.turn_left:
             await steps.pause(TURN_RECORDS)
-        if steps.splits(record):
-            return await steps.send_split(topic, partition, record)
+        if steps.is_large(record):
+            return await steps.send_large(topic, partition, record)
         if not steps.ready(topic, size, partition):
             await steps.become_ready(topic, size, partition)
         # There is no await from here on, so a call that is cancelled has sent nothing.

@@ -23,6 +23,7 @@ from .appending import Appender
 from .columns.sending import ColumnsDelivery, RowPlacement, batches, place
 from .columns.source import ColumnSource
 from .deliveries import BatchResult, RecordDelivery
+from .large_messages.referrer import Referrer
 from .large_messages.split_message import SplitMessage
 from .large_messages.splitter import Splitter
 from .partitioner import Partitioner, StickyChoice, murmur2_partition
@@ -54,6 +55,8 @@ class SendParts:
     intake: Intake
     splitter: Splitter | None
     """The splitter of large values; None if no value is split."""
+    referrer: Referrer | None
+    """The writer of large values to a store; None if no value is an object."""
     partitioner: Partitioner
     check_open: Callable[[], None]
     """A function that raises the error that prevents sending."""
@@ -82,8 +85,9 @@ class SendSteps:
         self._appender = parts.appender
         self._intake = parts.intake
         self._splitter = parts.splitter
+        self._referrer = parts.referrer
         self._partitioner = parts.partitioner
-        self._takes_bytes = parts.intake.takes_bytes and parts.splitter is None
+        self._takes_bytes = parts.intake.takes_bytes and parts.splitter is None and parts.referrer is None
         self._sticky = StickyChoice(parts.limits.batch_bytes, random.randrange)
 
     @property
@@ -123,6 +127,8 @@ class SendSteps:
         size = estimated_bytes(record)
         if self._splitter is not None and self._splitter.splits(record):
             self._splitter.check(record)
+        elif self._referrer is not None and self._referrer.refers(record):
+            self._referrer.check(record)
         elif size > self.limits.request_bytes:
             limit = self.limits.request_bytes
             raise KafkaError(
@@ -130,9 +136,11 @@ class SendSteps:
             )
         return record, size
 
-    def splits(self, record: PendingRecord) -> bool:
-        """Return whether the record is a large message, for `send_split`."""
-        return self._splitter is not None and self._splitter.splits(record)
+    def is_large(self, record: PendingRecord) -> bool:
+        """Return whether the record is a large message, for `send_large`."""
+        return (self._splitter is not None and self._splitter.splits(record)) or (
+            self._referrer is not None and self._referrer.refers(record)
+        )
 
     def knows(self, topic: str, partition: int | None = None) -> bool:
         """Return whether the topic is known, and its partition if one is named. Any thread may call this."""
@@ -189,9 +197,34 @@ class SendSteps:
         """Disable `pause`, for senders on other threads, which do not block the loop."""
         self._appender.turn_left = sys.maxsize
 
-    async def send_split(self, topic: str, partition: int | None, record: PendingRecord) -> RecordDelivery:
-        """Send the segments of a large message, each once there is room for it. The caller then takes no other step for
-        the record."""
+    async def send_large(self, topic: str, partition: int | None, record: PendingRecord) -> RecordDelivery:
+        """Send a large message as segments or as a reference. The caller then takes no other step for the record."""
+        if self._referrer is not None:
+            return await self._send_reference(topic, partition, record, self._referrer)
+        return await self._send_segments(topic, partition, record)
+
+    async def _send_reference(
+        self, topic: str, partition: int | None, record: PendingRecord, referrer: Referrer
+    ) -> RecordDelivery:
+        """Create the object of a large value, and then send the reference to it."""
+        state = self._transaction
+        lasts = None if state is None else state.while_it_lasts()
+        if not self.ready(topic, 0, partition):  # Otherwise a topic that does not exist would get an object.
+            await self.become_ready(topic, 0, partition)
+        reference = await referrer.stored(topic, self._cluster.metadata.topics[topic].id, record)
+        size = estimated_bytes(reference)
+        self.check_open()
+        if not self.ready(topic, size, partition):
+            await self.become_ready(topic, size, partition)
+        if lasts is not None and not lasts():
+            raise TransactionAborted("the transaction ended before the object of the value was created")
+        delivery, _ = self.add(topic, partition, reference, size)
+        return delivery
+
+    async def _send_segments(
+        self, topic: str, partition: int | None, record: PendingRecord
+    ) -> RecordDelivery:
+        """Send the segments of a large message, each once there is room for it."""
         assert self._splitter is not None
         message: SplitMessage | None = None
         try:

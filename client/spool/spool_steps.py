@@ -24,7 +24,9 @@ class SpoolSteps(SendSteps):
             instead_of.check_open()
             spool.check()
 
-        super().__init__(replace(instead_of.parts, splitter=None, check_open=check_open, transaction=None))
+        super().__init__(
+            replace(instead_of.parts, splitter=None, referrer=None, check_open=check_open, transaction=None)
+        )
         self._spool = spool
 
     def is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:

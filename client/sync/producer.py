@@ -171,8 +171,8 @@ class Writer(Facade, Generic[WriterT_co]):
         """Add a record to a batch, on the loop, as `ottla.Producer.send` does, and pass the result on to its future."""
         steps, (topic, partition, record, size, delivery) = self._writer.steps, sent
         steps.check_open()
-        if steps.splits(record):
-            delivery.follow(await steps.send_split(topic, partition, record))
+        if steps.is_large(record):
+            delivery.follow(await steps.send_large(topic, partition, record))
             return
         if not steps.ready(topic, size, partition):
             await steps.become_ready(topic, size, partition)

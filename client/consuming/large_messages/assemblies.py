@@ -19,15 +19,16 @@ class Assemblies:
             raise ValueError("large_message_buffer_bytes and large_message_expiry_offsets are 1 or more")
         self._enabled = enabled
         self._options = AssemblyOptions(buffer_bytes, expiry_offsets)
-        self._stats = LargeMessageStats()
+        self.counts = LargeMessageStats()
+        """The counts, which the assemblies change."""
 
     def new(self) -> Assembly | None:
         """Return an empty assembler of large messages; None if their segments are read as they are."""
-        return Assembly(self._options, self._stats, _warn) if self._enabled else None
+        return Assembly(self._options, self.counts, _warn) if self._enabled else None
 
     def stats(self) -> LargeMessageStats:
         """Return the counts of large messages so far."""
-        return replace(self._stats)
+        return replace(self.counts)
 
 
 def _warn(lost: GivenUp) -> None:

@@ -58,6 +58,8 @@ class LargeMessageStats:
     """The number of repeated segments skipped: of producers without idempotence."""
     buffered_bytes: int = 0
     """The bytes of the messages that are incomplete now."""
+    fetched: int = 0
+    """The number of values handed out that were objects of a store."""
 
 
 class GivenUp(NamedTuple):
