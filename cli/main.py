@@ -37,6 +37,7 @@ daily work (-b HOST:PORT before or after the command, or OTTLA_BOOTSTRAP; localh
   txn        list, describe and abort transactions; find those that hang
   mirror     copy topics of another cluster offset by offset, watch and promote them
   audit      compare record counts of producers and consumers; find missing records
+  objects    delete large values in an object store that no record refers to
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
   console    pages for a browser: the state of the cluster, and changes of it
 
@@ -77,6 +78,7 @@ COMMANDS = {
     "txn": "commands.txn",
     "mirror": "commands.mirror",
     "audit": "commands.audit",
+    "objects": "commands.objects",
     "cluster": "commands.cluster",
     "console": "commands.console",
     "spark": "commands.spark",

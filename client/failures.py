@@ -150,6 +150,11 @@ class UnreadableValue(UnreadableRecords):
     record alone.
     """
 
+    @property
+    def without_store(self) -> bool:
+        """True if the consumer has no store, so that no such value can be read."""
+        return isinstance(self.reason, NoObjectStore)
+
 
 class MadeBeforeFork(ClientError):
     """A synchronous client used in a forked child but made by the parent, which keeps its connections."""
@@ -227,6 +232,16 @@ class ObjectStoreUnavailable(ObjectStoreFailed):
 
 class ObjectExists(ObjectStoreFailed):
     """An object that was not created, since an object with its key exists."""
+
+
+class NoObjectStore(ObjectStoreFailed):
+    """A value in an object store that the consumer was not given."""
+
+
+class ObjectDamaged(ObjectStoreFailed):
+    """An object whose bytes differ from the referenced bytes."""
+
+    error_code = ErrorCode.CORRUPT_MESSAGE
 
 
 class ObjectMissing(ObjectStoreFailed):

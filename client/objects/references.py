@@ -25,6 +25,10 @@ _VERSION: Final = 1
 _FIELDS: Final = Struct(">8sBQ32s")
 
 
+class UnknownVersion(ValueError):
+    """A reference that a later version of Ottla has written."""
+
+
 class ObjectReference(NamedTuple):
     """The key of an object, and what its bytes must be."""
 
@@ -50,8 +54,13 @@ class ObjectReference(NamedTuple):
 
 
 def read_reference(value: bytes | None) -> ObjectReference:
-    """Return the reference in a record's value. Raises ValueError for a value that this version does not write, also
-    for a key that names a place outside of the store."""
+    """Return the reference in a record's value.
+
+    Raises ValueError for a value that this version does not write, also for a key that names a place outside of the
+    store. Raises UnknownVersion if a later version may read it.
+    """
+    if value is not None and value[: len(_MAGIC)] == _MAGIC and value[len(_MAGIC) :][:1] > bytes([_VERSION]):
+        raise UnknownVersion(f"the reference has version {value[len(_MAGIC)]}; {_VERSION} is known here")
     if value is None or not _FIELDS.size < len(value) <= _FIELDS.size + KEY_BYTES_MAX:
         size = "no" if value is None else len(value)
         raise ValueError(

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ....client.admin import Admin
 from ....client.consumer import Consumer
@@ -22,6 +23,7 @@ from ...terminal.text import visible_bytes
 from .places import Place, Places, check_order, parse_offset, parse_until
 from .reading import print_records, seek
 from .selection import RecordSelection, add_filters, filters_of
+from .values import add_values, values_of
 
 
 def parser(name: str) -> CommandParser:
@@ -37,6 +39,7 @@ def parser(name: str) -> CommandParser:
         "  ottla consume orders -p 0 -o 70 --until 80     ten offsets\n"
         "  ottla consume orders -e --grep refund --where '$.customer = c-7' --header origin=^web\n"
         "  ottla consume orders -g billing -c 10          ten records as a member of a group\n"
+        "  ottla consume orders --store file:///srv/values    values that are objects of a store, too\n"
         "  ottla consume orders -f '%p:%o %k=%s\\n' -e\n"
         "  ottla consume -r 'orders-.*' --output json | jq .value\n"
         "  ottla consume orders -e --output json > orders.jsonl\n"
@@ -92,6 +95,7 @@ def parser(name: str) -> CommandParser:
         const="read_committed",
         help="only records of committed transactions, as --isolation-level read_committed",
     )
+    add_values(options)
     add_output(options)
     add_connection(options)
     return options
@@ -113,8 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
     if until is not None:
         check_order(start, until)
     indexes = [number for text in arguments.partition for number in numbers_in(text, f"-p {text}")]
-    filters = filters_of(arguments)
-    run_client(_consume(arguments, start, until, indexes, filters, _printer(arguments)), waits_for=None)
+    filters, values = filters_of(arguments), values_of(arguments)
+    show = _printer(arguments)
+    run_client(_consume(arguments, start, until, indexes, filters, values, show), waits_for=None)
     return 0
 
 
@@ -145,6 +150,7 @@ async def _consume(
     until: Place | None,
     indexes: list[int],
     filters: Sequence[RecordTest],
+    values: Mapping[str, Any],
     show: Printer,
 ) -> None:
     read_committed = arguments.isolation_level == "read_committed"
@@ -162,6 +168,7 @@ async def _consume(
             group_id=arguments.group,
             auto_offset_reset="latest" if start[0] == "end" else "earliest",
             isolation_level=arguments.isolation_level,
+            **values,
         ) as consumer:
             if places.have_ends or start[0] in ("offset", "last"):
                 begins = await places.ask(partitions)

@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import Final
 
 from ....client.consumer import Consumer
-from ....client.failures import UnreadableRecords
+from ....client.failures import UnreadableRecords, UnreadableValue
 from ....client.records import ConsumerRecord, TopicPartition
 from ...failures import CommandFailed
 from ...terminal.record_format import Printer
 from ...terminal.text import show_progress
 from .places import Places
 from .selection import RecordSelection
+from .values import lacks_store
 
 POLL_MS = 100
 POSITION_S = 1.0
@@ -41,6 +42,8 @@ async def print_records(
             try:
                 some = await _read(consumer, group, selection.records_max)
             except UnreadableRecords as error:
+                if isinstance(error, UnreadableValue) and error.without_store:
+                    raise CommandFailed(lacks_store(error)) from error
                 raise CommandFailed(f"{error}; {_way_on(error, group)}") from error
             for partition, records in some.items():
                 chosen, unread = selection.take(partition, records)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ....network.threads import in_thread
 from ....protocol.errors import ErrorCode, KafkaError
-from ...failures import ClientError, UnreadableValue
+from ...failures import ClientError, NoObjectStore, UnreadableValue
+from ...objects.fetching import fetch_object
 from ...objects.references import ObjectReference, is_reference, read_reference, without_mark
 from ...objects.store import ObjectStore
 from ...records import ConsumerRecord, TopicPartition
@@ -170,7 +170,7 @@ class ReferencedValues:
     def _checked(self, record: ConsumerRecord) -> ObjectReference:
         """Return the reference in a record. Raises KafkaError for one that cannot be followed."""
         if self._store is None:
-            raise ClientError(_WITHOUT_STORE)
+            raise NoObjectStore(_WITHOUT_STORE)
         try:
             reference = read_reference(record.value)
         except ValueError as error:
@@ -242,12 +242,7 @@ class ReferencedValues:
     async def _download(self, reference: ObjectReference) -> bytes:
         assert self._store is not None
         async with self._at_once:
-            # A byte more is asked for, so that an object that is too long is noticed.
-            found = await self._store.get(reference.key, 0, reference.size + 1)
-            fault = await in_thread(reference.fault_of, found)
-        if fault is not None:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"its object {reference.key} is wrong: {fault}")
-        return found
+            return await fetch_object(self._store, reference)
 
 
 def _unreadable(record: ConsumerRecord, error: KafkaError, way_on: str | None = None) -> UnreadableValue:

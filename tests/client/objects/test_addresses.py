@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ottla.client.failures import ObjectExists, ObjectMissing, ObjectStoreFailed
-from ottla.client.objects.opening import open_store, parsed
+from ottla.client.objects.opening import open_store
 from ottla.client.objects.store import check_key, is_key
+from ottla.client.objects.urls import parsed
 
 ESCAPES = [
     "..",
