@@ -9,16 +9,16 @@ from .client_quotas import ClientQuotas
 from .limits import Limit, QuotaLimits
 from .meter import RequestMeter, Stepwise
 from .rate_quota import MutationQuota, RateQuota
-from .windows import MutationTokens, QuotaWindows, Rate
+from .windows import MeasuredRate, MutationTokens, QuotaWindows
 
 __all__ = [
     "ClientQuotas",
     "Limit",
+    "MeasuredRate",
     "MutationQuota",
     "MutationTokens",
     "QuotaLimits",
     "QuotaWindows",
-    "Rate",
     "RateQuota",
     "RequestMeter",
     "Stepwise",

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from ...protocol.settings.config_key import INT_MAX
 from .limits import Limit, QuotaLimits
-from .windows import MutationTokens, QuotaWindows, Rate
+from .windows import MeasuredRate, MutationTokens, QuotaWindows
 
 # The number of measures at which idle ones are dropped for the first time. The next time is at twice the number left.
 _MEASURES_MIN = 1024
@@ -16,7 +16,7 @@ MEASURES_MAX = 50_000
 _NAME_CHARACTERS_MAX = 512
 """The number of characters of a client id that count: longer ids with the same beginning share a measure."""
 
-_M = TypeVar("_M", Rate, MutationTokens)
+_M = TypeVar("_M", MeasuredRate, MutationTokens)
 
 
 class _Kept(Generic[_M]):
@@ -71,7 +71,7 @@ class RateQuota:
     """A quota that limits an amount per second, such as bytes, for each client."""
 
     def __init__(self, windows: QuotaWindows, limits: QuotaLimits, *, throttle_ms_max: int = INT_MAX) -> None:
-        self._measures = _Measures(windows, limits, Rate)
+        self._measures = _Measures(windows, limits, MeasuredRate)
         self._throttle_ms_max = throttle_ms_max
 
     def limit_by(self, limits: QuotaLimits) -> None:

@@ -39,7 +39,7 @@ class _Sample:
         self.amount = 0.0
 
 
-class Rate:
+class MeasuredRate:
     """An amount per second, measured over a window of samples. A sample begins when an amount is recorded, so a pause
     creates no samples.
     """

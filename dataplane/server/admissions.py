@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...protocol.settings.address_limits import NO_ADDRESS_LIMITS, AddressLimits
 from ...protocol.settings.config_key import INT_MAX
-from ..quotas.windows import QuotaWindows, Rate
+from ..quotas.windows import MeasuredRate, QuotaWindows
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Admissions:
         self.open = 0
         self._of_listener: Counter[str] = Counter()
         self._of_address: Counter[str] = Counter()
-        self._rate = Rate(windows)
-        self._rates: dict[str, Rate] = {}
+        self._rate = MeasuredRate(windows)
+        self._rates: dict[str, MeasuredRate] = {}
 
     def refusal(self, listener: str, address: str) -> str | None:
         """Return the setting by which one more connection is refused; None if it is admitted."""
@@ -85,11 +85,11 @@ class Admissions:
             wait_ms = self._measured(self._rate, limits.rate, now_ms)
         own_limit = limits.rate_of_listener.get(listener)
         if own_limit is not None:
-            rate = self._rates.setdefault(listener, Rate(self._windows))
+            rate = self._rates.setdefault(listener, MeasuredRate(self._windows))
             wait_ms = max(wait_ms, self._measured(rate, own_limit, now_ms))
         return wait_ms
 
-    def _measured(self, rate: Rate, limit: int, now_ms: float) -> int:
+    def _measured(self, rate: MeasuredRate, limit: int, now_ms: float) -> int:
         """Record one connection in `rate`, and return the milliseconds until the rate is within `limit` per second. As
         in Kafka, the longest wait is one sample.
         """

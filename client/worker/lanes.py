@@ -1,0 +1,77 @@
+"""Lanes: in each lane one task at a time, in the order in which they came. Pure.
+
+A task that waits for a retry stays at the head of its lane. A lane exists only while it has tasks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Hashable
+from heapq import nlargest
+from typing import Generic, Protocol, TypeVar
+
+
+class Laned(Protocol):
+    """The attributes of a task that its lane needs."""
+
+    lane: Hashable
+    dropped: bool
+
+
+TaskT = TypeVar("TaskT", bound=Laned)
+
+
+class Lanes(Generic[TaskT]):
+    """The lanes of one worker, and the order in which their heads start."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Hashable, deque[TaskT]] = {}
+        self._ready: deque[Hashable] = deque()
+        """The lanes whose heads may start. The head of any other lane was taken, and is not back yet."""
+
+    def __len__(self) -> int:
+        """Return the number of lanes."""
+        return len(self._lanes)
+
+    def add(self, task: TaskT) -> None:
+        """Add a task behind the others of its lane."""
+        lane = self._lanes.get(task.lane)
+        if lane is None:
+            lane = self._lanes[task.lane] = deque()
+            self._ready.append(task.lane)
+        lane.append(task)
+
+    def take(self) -> TaskT | None:
+        """Take the next head that may start, None if there is none. It blocks its lane until `put_back` or `leave`."""
+        return self._lanes[self._ready.popleft()][0] if self._ready else None
+
+    def put_back(self, task: TaskT) -> None:
+        """Let a taken head start again, before the heads of other lanes."""
+        self._ready.appendleft(task.lane)
+
+    def leave(self, task: TaskT) -> None:
+        """Remove a taken head, so that the next task of its lane may start."""
+        lane = self._lanes[task.lane]
+        head = lane.popleft()
+        assert head is task, "a task left the lane whose head is another task"
+        while lane and lane[0].dropped:
+            lane.popleft()
+        if lane:
+            self._ready.append(task.lane)
+        else:
+            del self._lanes[task.lane]
+
+    def drop(self, tasks: Collection[TaskT]) -> None:
+        """Remove tasks that do not run: heads, taken or not, and tasks behind them."""
+        for task in tasks:
+            task.dropped = True
+        heads = {task.lane: task for task in tasks if self._lanes[task.lane][0] is task}
+        self._ready = deque(lane for lane in self._ready if lane not in heads)
+        for head in heads.values():
+            self.leave(head)
+
+    def longest(self, count: int) -> list[tuple[Hashable, int]]:
+        """Return the lanes with the most tasks, and their numbers of tasks."""
+        return nlargest(
+            count, ((lane, len(tasks)) for lane, tasks in self._lanes.items()), key=lambda pair: pair[1]
+        )

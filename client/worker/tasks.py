@@ -1,0 +1,452 @@
+"""The state of a worker: its records as tasks, the task that may start next, and the offsets to commit. Pure.
+
+A task is queued in its lane, runs, waits for a time, or is blocked, until it is finished. The shell reports events with
+their time, and gets verdicts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from .lanes import Lanes
+from .letters import DeadLetter, LetterLimits
+from .partition_tasks import PartitionTasks, Task
+from .rates import Rate, StartRates
+from .retries import Retry
+from .retry_notes import read_note
+from .stats import WorkerStats
+
+SHOWN_KEY_MAX = 100
+"""The number of characters of a key that the stats show."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRetry:
+    """A verdict on a failed task: it starts again at a time, and holds its lane until then."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredRetry:
+    """A verdict on a failed task: its record goes to the retry topic, for an attempt after a delay."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LetterDue:
+    """A verdict on a failed task: its record becomes a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """A verdict on a failed task: the worker stops, and the record is read again later. `limit` is the exceeded limit
+    of dead letters, empty if there is no topic for letters."""
+
+    limit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutdatedResult:
+    """A verdict on a failed task: its partition was given up, and its result does not count."""
+
+
+Verdict = HeldRetry | DeferredRetry | LetterDue | Halted | OutdatedResult
+
+
+class CommitDue(NamedTuple):
+    """A value to commit for a partition, and the state that it describes."""
+
+    place: OffsetAndMetadata
+    tasks: PartitionTasks
+    version: int
+    covered: int
+    """The number of finished records that the commit covers, and no commit before."""
+    left_out: int
+    """The number of runs of finished offsets that do not fit into the metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The decisions of a program about its tasks."""
+
+    lane_of: Callable[[ConsumerRecord], Hashable]
+    """The lane of a record; None for a lane of its own."""
+    retry: Retry
+    retry_topic: bool
+    dead_letter: DeadLetter | None
+    rates: Sequence[Rate]
+    max_records: int
+    max_bytes: int
+
+
+class Tasks:
+    """The tasks of one worker."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.in_flight = 0
+        """The number of tasks that run."""
+        self._policy = policy
+        self._partitions: dict[TopicPartition, PartitionTasks] = {}
+        self._lanes: Lanes[Task] = Lanes()
+        self._rates = StartRates(policy.rates)
+        letters = policy.dead_letter
+        self._limits = LetterLimits(
+            None if letters is None else letters.most_ratio,
+            None if letters is None else letters.most_in_a_row,
+        )
+        self._numbers = count()
+        self._waiting: list[tuple[float, int, Task]] = []
+        """The tasks that wait for a time, as a heap. Dropped tasks stay in it until their time."""
+        self._settling = 0
+        """The number of tasks whose handler has ended, and whose results are not in the cluster yet."""
+        self._common_due_s: float | None = None
+        self._counts: Counter[str] = Counter()
+
+    # partitions
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, PartitionTasks]:
+        """The assigned partitions."""
+        return self._partitions
+
+    def assign(self, partition: TopicPartition) -> PartitionTasks:
+        """Begin with a partition, and forget an earlier state of it."""
+        self.forget([partition])
+        self._partitions[partition] = made = PartitionTasks(partition)
+        return made
+
+    def leave(self, partitions: Iterable[TopicPartition]) -> list[Task]:
+        """Drop the tasks of these partitions that do not run. Return the tasks that still run, or whose results are
+        being settled."""
+        staying: list[Task] = []
+        for partition in partitions:
+            if (tasks := self._partitions.get(partition)) is not None:
+                staying += self._drop(tasks)
+        return staying
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> list[Task]:
+        """Forget these partitions: the results of their tasks no longer count. Return the tasks that still run."""
+        going = [partition for partition in partitions if partition in self._partitions]
+        staying = self.leave(going)
+        for partition in going:
+            self._partitions.pop(partition).gone = True
+        return [task for task in staying if task.running]
+
+    def _drop(self, tasks: PartitionTasks) -> list[Task]:
+        tasks.leaving = True
+        tasks.blocked.clear()
+        idle = [
+            task for task in tasks.unfinished.values() if not (task.running or task.settling or task.dropped)
+        ]
+        self._lanes.drop([task for task in idle if not task.deferred])
+        for task in idle:
+            task.dropped = True
+        return [task for task in tasks.unfinished.values() if not task.dropped]
+
+    # records
+
+    def offer(
+        self, partition: TopicPartition, records: Sequence[ConsumerRecord], now_s: float, wall_ms: float
+    ) -> list[str]:
+        """Add records of a partition, in the order of their offsets. Return warnings for the log."""
+        tasks = self._partitions.get(partition)
+        if tasks is None or tasks.leaving or not records:
+            return []
+        warnings: list[str] = []
+        if tasks.has_position and records[0].offset < tasks.position:
+            warnings.append(
+                f"{partition.topic}-{partition.partition} is read from offset {records[0].offset} again, before "
+                f"{tasks.position}: it was made anew, or its log was cut; results of its former records do not count"
+            )
+            tasks = self.assign(partition)
+        for record in records:
+            if tasks.take(record, warnings):
+                self._add(Task(record, tasks, now_s), now_s, wall_ms)
+        return warnings
+
+    def _add(self, task: Task, now_s: float, wall_ms: float) -> None:
+        note = read_note(task.record)
+        try:
+            lane = self._policy.lane_of(task.record)
+            hash(lane)
+        except Exception as error:
+            task.broken, lane = error, None
+        task.lane = task if lane is None else lane
+        task.tasks.add(task)
+        if note is not None:
+            task.failures = note.failures
+            # The clock may have been set back since: no wait is longer than the longest delay of the schedule.
+            retry = self._policy.retry
+            wait_s = min((note.at_ms - wall_ms) / 1000, retry.most * (1 + retry.jitter))
+            if wait_s > 0:
+                task.deferred = True
+                self._wait(task, now_s + wait_s)
+                return
+        self._lanes.add(task)
+
+    # starting
+
+    def next(self, now_s: float) -> Task | None:
+        """Start the next task, None if no task may start now. `due_s` tells when to ask again."""
+        self._wake(now_s)
+        self._common_due_s = None
+        if self._rates and (wait_s := self._rates.common_wait_s(now_s)) > 0:
+            self._common_due_s = now_s + wait_s
+            return None
+        while (task := self._lanes.take()) is not None:
+            if not task.was_started and not task.tasks.has_room_for(task):
+                task.tasks.blocked.append(task)
+            elif self._rates and (wait_s := self._rates.key_wait_s(task.lane, now_s)) > 0:
+                self._wait(task, now_s + wait_s)
+            else:
+                return self._start(task, now_s)
+        return self._forced(now_s)
+
+    def due_s(self) -> float | None:
+        """Return the time at which a task may start although nothing else happens; None if there is no such time."""
+        while self._waiting and self._waiting[0][2].dropped:
+            heappop(self._waiting)
+        if self._common_due_s is not None:
+            return self._common_due_s
+        return self._waiting[0][0] if self._waiting else None
+
+    def _start(self, task: Task, now_s: float) -> Task:
+        if self._rates:
+            self._rates.take(task.lane, now_s)
+        task.running = True
+        task.started_s = now_s
+        task.tasks.started(task)
+        self.in_flight += 1
+        return task
+
+    def _forced(self, now_s: float) -> Task | None:
+        """Start a blocked task if nothing else can go on. Lanes that several partitions share can block each other."""
+        if self.in_flight or self._settling or self._waiting:
+            return None
+        for tasks in self._partitions.values():
+            if tasks.blocked:
+                return self._start(tasks.blocked.pop(0), now_s)
+        return None
+
+    def _wait(self, task: Task, at_s: float) -> None:
+        heappush(self._waiting, (at_s, next(self._numbers), task))
+
+    def _wake(self, now_s: float) -> None:
+        while self._waiting and self._waiting[0][0] <= now_s:
+            _, _, task = heappop(self._waiting)
+            if task.dropped:
+                continue
+            if task.deferred:
+                task.deferred = False
+                self._lanes.add(task)
+            else:
+                self._lanes.put_back(task)
+        if len(self._waiting) > 100 and sum(task.dropped for _, _, task in self._waiting) * 2 > len(
+            self._waiting
+        ):
+            self._waiting = [waiting for waiting in self._waiting if not waiting[2].dropped]
+            heapify(self._waiting)
+
+    # ends
+
+    def succeeded(self, task: Task) -> None:
+        """Note that the handler has finished a task. Follow with `release` and `finish`."""
+        self._counts["succeeded"] += 1
+        self._limits.succeeded()
+        self._end(task)
+
+    def failed(self, task: Task, now_s: float, chance: float, *, is_final: bool) -> Verdict:
+        """Note that an attempt has failed, and return the verdict. `is_final`: a further attempt would fail, too.
+
+        `release` and `finish` follow if the record is settled elsewhere; HeldRetry needs neither.
+        """
+        task.failures += 1
+        self._counts["failed"] += 1
+        self._end(task)
+        if task.tasks.gone:
+            return OutdatedResult()
+        delay_s = None if is_final else self._policy.retry.delay_s(task.failures, chance)
+        if delay_s is not None:
+            self._counts["retried"] += 1
+            if self._policy.retry_topic and delay_s > self._policy.retry.most_held_s:
+                return DeferredRetry(delay_s)
+            task.settling = False
+            self._settling -= 1
+            self._wait(task, now_s + delay_s)
+            return HeldRetry(now_s + delay_s)
+        if self._policy.dead_letter is None:
+            return Halted()
+        if limit := self._limits.excess():
+            return Halted(limit)
+        self._counts["letters"] += 1
+        return LetterDue()
+
+    def cancelled(self, task: Task) -> None:
+        """Note that a task was cancelled, without a result. It is not finished, and starts no more."""
+        self._end(task)
+        self.release(task)
+
+    def release(self, task: Task) -> None:
+        """Let the next task of the lane start. No result of the task can come any more, or `finish` follows."""
+        if task.settling:
+            task.settling = False
+            self._settling -= 1
+        task.dropped = True
+        self._lanes.leave(task)
+
+    def finish(self, task: Task) -> None:
+        """Count a task's offset as finished. Has no effect for partitions that were given up meanwhile."""
+        tasks = task.tasks
+        if tasks.gone:
+            return
+        tasks.finish(task)
+        for blocked in reversed(tasks.blocked):
+            self._lanes.put_back(blocked)
+        tasks.blocked.clear()
+
+    def _end(self, task: Task) -> None:
+        task.running = False
+        task.settling = True
+        self._settling += 1
+        self.in_flight -= 1
+
+    # commits
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no record is held, and nothing is to be committed."""
+        return not any(tasks.unfinished or tasks.is_dirty for tasks in self._partitions.values())
+
+    @property
+    def uncommitted(self) -> int:
+        """The number of finished records that no commit has covered yet."""
+        return sum(tasks.uncommitted for tasks in self._partitions.values())
+
+    @property
+    def is_dirty(self) -> bool:
+        """True if there is something to commit."""
+        return any(tasks.is_dirty for tasks in self._partitions.values())
+
+    def commits(
+        self, committable: Callable[[TopicPartition, int], OffsetAndMetadata]
+    ) -> dict[TopicPartition, CommitDue]:
+        """Return the values to commit, for the partitions with news.
+
+        `committable` returns the offset at which a reader must resume to get a given offset: that of the first segment,
+        for large messages.
+        """
+        due: dict[TopicPartition, CommitDue] = {}
+        for partition, tasks in self._partitions.items():
+            if tasks.is_dirty:
+                begin = committable(partition, tasks.watermark).offset
+                text, left_out = tasks.metadata(begin)
+                due[partition] = CommitDue(
+                    OffsetAndMetadata(begin, text), tasks, tasks.version, tasks.uncommitted, left_out
+                )
+        return due
+
+    def committed(self, due: Iterable[CommitDue]) -> None:
+        """Note that values were committed."""
+        for commit in due:
+            commit.tasks.committed(commit.version, commit.covered)
+
+    # memory
+
+    def room(self) -> int:
+        """Return the number of records that may be read now, by their number and their usual size."""
+        records = self._policy.max_records - self._records
+        largest = max((tasks.largest for tasks in self._partitions.values()), default=0)
+        left_bytes = self._policy.max_bytes - self._bytes
+        least = 0 if self._records else 1  # A record that is larger than the bound is read alone.
+        return max(least, min(records, left_bytes // max(largest, 1)))
+
+    def to_pause(self) -> Iterator[TopicPartition]:
+        """Yield the partitions that are to be read no more: all if the worker holds too much, else the partitions that
+        hold more than their share."""
+        full, half = self.room() == 0, self._fill(1 / 2)
+        for partition, tasks in self._partitions.items():
+            if full or (half and self._is_over_share(tasks, 1 / 2)):
+                yield partition
+
+    def to_resume(self) -> Iterator[TopicPartition]:
+        """Yield the partitions that may be read again, at two thirds of the bounds of `to_pause`."""
+        if self._fill(2 / 3) or self.room() == 0:
+            return
+        third = self._fill(1 / 3)
+        for partition, tasks in self._partitions.items():
+            if not (third and self._is_over_share(tasks, 1 / 3)):
+                yield partition
+
+    def _fill(self, part: float) -> bool:
+        """Return whether the worker holds this part of its bounds, or more."""
+        return (
+            self._records >= part * self._policy.max_records or self._bytes >= part * self._policy.max_bytes
+        )
+
+    def _is_over_share(self, tasks: PartitionTasks, part: float) -> bool:
+        share = part / len(self._partitions)
+        return (
+            tasks.records > share * self._policy.max_records
+            or tasks.held_bytes > share * self._policy.max_bytes
+        )
+
+    @property
+    def _records(self) -> int:
+        return sum(tasks.records for tasks in self._partitions.values())
+
+    @property
+    def _bytes(self) -> int:
+        return sum(tasks.held_bytes for tasks in self._partitions.values())
+
+    # health
+
+    def running(self, partitions: Collection[TopicPartition] | None = None) -> list[Task]:
+        """Return the tasks of these partitions, or of all, that run or whose results are being settled."""
+        chosen = self._partitions if partitions is None else partitions
+        return [
+            task
+            for partition in chosen
+            if partition in self._partitions
+            for task in self._partitions[partition].unfinished.values()
+            if task.running or task.settling
+        ]
+
+    def held_back(self) -> Iterator[PartitionTasks]:
+        """Yield the partitions that start no new keys, as the metadata of their commits is full."""
+        return (tasks for tasks in self._partitions.values() if tasks.blocked)
+
+    def stats(self, now_s: float) -> WorkerStats:
+        """Return the state in numbers."""
+        oldest_s = min(
+            (tasks.oldest_s for tasks in self._partitions.values() if tasks.unfinished), default=now_s
+        )
+        return WorkerStats(
+            partitions=len(self._partitions),
+            in_flight=self.in_flight,
+            held=sum(len(tasks.unfinished) for tasks in self._partitions.values()),
+            held_bytes=self._bytes,
+            uncommitted=self.uncommitted,
+            waiting=sum(not task.dropped for _, _, task in self._waiting),
+            oldest_s=max(0.0, now_s - oldest_s),
+            lanes=len(self._lanes),
+            longest_lanes=tuple((_shown(lane), length) for lane, length in self._lanes.longest(10)),
+            succeeded=self._counts["succeeded"],
+            failed=self._counts["failed"],
+            retried=self._counts["retried"],
+            letters=self._counts["letters"],
+        )
+
+
+def _shown(lane: Hashable) -> str:
+    if isinstance(lane, Task):
+        return f"{lane.record.topic}-{lane.record.partition}, offset {lane.record.offset}"
+    text = repr(lane)
+    return text if len(text) <= SHOWN_KEY_MAX else f"{text[:SHOWN_KEY_MAX]}..."
