@@ -160,6 +160,8 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
         if group_id and offsets is not None:
             self.commits = Commits(group_id, offsets, self._subscriber, self.reading.attendance)
         """The group's commits, for clients built on this consumer; None without a group."""
+        self.metadata = self._cluster.metadata
+        """The cached metadata of the cluster, for clients built on this consumer."""
         if topics:
             self.subscribe(topics)
         self._stopping: asyncio.Task[None] | None = None

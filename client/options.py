@@ -30,6 +30,7 @@ _MAY_BE_ZERO = frozenset(
         "busy_poll_us",
         "fetch_max_wait_ms",
         "fetch_min_bytes",
+        "drain_s",
     }
 )
 _MS_MAX = (1 << 31) - 1
@@ -167,6 +168,9 @@ def _is_number(hint: object) -> bool:
 def _beyond(name: str, value: Any) -> str | None:
     """Return the allowed range of a number that is outside it, else None."""
     least = 0 if name in _MAY_BE_ZERO else 1
+    if name.endswith("_s"):
+        enough = value >= 0 if least == 0 else value > 0  # False for NaN, too
+        return None if enough and value <= _MS_MAX / 1000 else f"{'0 or more' if least == 0 else 'above 0'}"
     if name.endswith("_ms"):
         return None if least <= value <= _MS_MAX else f"{least} to {_MS_MAX}"
     return None if least <= value else f"{least} or more"

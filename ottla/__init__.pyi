@@ -268,6 +268,30 @@ from .client.transactions.whole_transactions import (
 from .client.transactions.writer import (
     TransactionWriter as TransactionWriter,
 )
+from .client.worker.letters import (
+    DeadLetter as DeadLetter,
+)
+from .client.worker.letters import (
+    Letter as Letter,
+)
+from .client.worker.rates import (
+    Rate as Rate,
+)
+from .client.worker.retries import (
+    Retry as Retry,
+)
+from .client.worker.stats import (
+    WorkerStats as WorkerStats,
+)
+from .client.worker.worker import (
+    Worker as Worker,
+)
+from .client.worker.worker_record import (
+    Reject as Reject,
+)
+from .client.worker.worker_record import (
+    WorkerRecord as WorkerRecord,
+)
 from .protocol.cluster.acls import (
     Acl as Acl,
 )

@@ -8,6 +8,7 @@ from ottla.client.sync import (
     Producer,
     Transaction,
     TransactionWriter,
+    Worker,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "Producer",
     "Transaction",
     "TransactionWriter",
+    "Worker",
 ]

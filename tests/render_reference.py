@@ -15,6 +15,7 @@ from ottla.client.declared_options import DeclaredOption
 from ottla.client.exactly_once.options import EXACTLY_ONCE_OPTIONS
 from ottla.client.producing.options import PRODUCER_OPTIONS, WRITER_OPTIONS
 from ottla.client.security.options import SecurityOptions
+from ottla.client.worker.options import WORKER_OPTIONS
 from tests.reference import command_line, spark
 from tests.reference.markdown import code, paragraph, table
 from tests.reference.options import COLUMNS, option_row, option_tables
@@ -27,6 +28,7 @@ CLIENTS = (
     ottla.Consumer,
     ottla.Admin,
     ottla.ExactlyOnce,
+    ottla.Worker,
     ottla.TransactionWriter,
     ottla.Transaction,
     ottla.ConsumedBatch,
@@ -42,6 +44,7 @@ def render() -> dict[str, str]:
         "consumer.md": client_page(ottla.Consumer, CONSUMER_OPTIONS),
         "admin.md": client_page(ottla.Admin, ADMIN_OPTIONS),
         "exactly-once.md": client_page(ottla.ExactlyOnce, EXACTLY_ONCE_OPTIONS),
+        "worker.md": client_page(ottla.Worker, WORKER_OPTIONS),
         "transaction-writer.md": client_page(ottla.TransactionWriter, WRITER_OPTIONS),
         "transaction.md": client_page(ottla.Transaction, ()),
         "consumed-batch.md": client_page(ottla.ConsumedBatch, ()),
@@ -186,6 +189,7 @@ ROWS = (
     ("[consumer.md](consumer.md)", "`Consumer`: every option and call"),
     ("[admin.md](admin.md)", "`Admin`: every option and call"),
     ("[exactly-once.md](exactly-once.md)", "`ExactlyOnce`: every option and call"),
+    ("[worker.md](worker.md)", "`Worker`: every option and call"),
     ("[transaction-writer.md](transaction-writer.md)", "`TransactionWriter`: every option and call"),
     ("[transaction.md](transaction.md)", "`Transaction`: every call"),
     ("[consumed-batch.md](consumed-batch.md)", "`ConsumedBatch`: every call"),

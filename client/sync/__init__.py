@@ -38,6 +38,7 @@ from .admin import Admin
 from .consumer import Consumer
 from .exactly_once import ConsumedBatch, ExactlyOnce
 from .producer import Producer, Transaction, TransactionWriter
+from .worker import Worker
 
 __all__ = [
     "Admin",
@@ -47,4 +48,5 @@ __all__ = [
     "Producer",
     "Transaction",
     "TransactionWriter",
+    "Worker",
 ]

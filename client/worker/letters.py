@@ -122,9 +122,11 @@ def own_headers(headers: Sequence[tuple[str, bytes | None]]) -> LetterHeaders:
 
 
 def error_type(error: BaseException) -> str:
-    """Return the name of an exception's class, with its module unless it is built in."""
+    """Return the name of an exception's class, with its module unless it is built in. Exceptions of Ottla have the
+    name by which programs import them."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    package = "ottla" if kind.__module__.startswith("ottla.") else kind.__module__
+    return kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
 
 
 def error_text(error: BaseException) -> str:

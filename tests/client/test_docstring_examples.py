@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla import Admin, Consumer, ExactlyOnce, Producer, WriterReceipt
+from ottla import Admin, Consumer, ExactlyOnce, Producer, Worker, WriterReceipt
 from ottla.client.records import ConsumerRecord
 from ottla.testing import LocalCluster
 
@@ -71,6 +71,7 @@ WITHOUT = {
         "MirrorPhase",
     ),
     "MirrorTopicDescription",
+    "WorkerStats",
     *(
         "TopicInfo",
         "TransactionDescription",
@@ -122,7 +123,7 @@ def cluster() -> Iterator[LocalCluster]:
         "super.users": "User:ANONYMOUS",
     }
     with LocalCluster(settings=authorizer) as cluster:
-        for topic in ("orders", "copies", "originals", "payments", "ledger", "results"):
+        for topic in ("orders", "copies", "originals", "payments", "ledger", "results", "orders.dlq"):
             cluster.create_topic(topic, partitions=2)
         yield cluster
 
@@ -152,6 +153,7 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
             "Consumer": partial(Ending, **at),
             "Producer": partial(Producer, **at),
             "ExactlyOnce": partial(ExactlyOnce, idle_timeout_ms=500, **at),
+            "Worker": partial(Worker, **at),
             "copier": copier,
             "admin": admin,
             "consumer": consumer,

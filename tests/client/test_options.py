@@ -122,8 +122,15 @@ def test_type_checkers_know_the_options_of_producers_and_admins() -> None:
 @pytest.mark.parametrize(
     "client",
     [
-        *(ottla.Producer, ottla.Consumer, ottla.Admin, ottla.ExactlyOnce, ottla.TransactionWriter),
-        *(sync.Producer, sync.Consumer, sync.Admin, sync.ExactlyOnce, sync.TransactionWriter),
+        *(
+            ottla.Producer,
+            ottla.Consumer,
+            ottla.Admin,
+            ottla.ExactlyOnce,
+            ottla.TransactionWriter,
+            ottla.Worker,
+        ),
+        *(sync.Producer, sync.Consumer, sync.Admin, sync.ExactlyOnce, sync.TransactionWriter, sync.Worker),
     ],
     ids=lambda client: f"{client.__module__}.{client.__name__}",
 )

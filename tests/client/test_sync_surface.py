@@ -22,6 +22,7 @@ PAIRS = [
         "Admin",
         "TransactionWriter",
         "ExactlyOnce",
+        "Worker",
         "Transaction",
         "ConsumedBatch",
     )
@@ -92,7 +93,7 @@ def test_every_call_is_there_with_the_same_parameters(waiting: type, blocking: t
             assert returned(ours[name]) == returned(theirs[name]), name
 
 
-@pytest.mark.parametrize(("waiting", "blocking"), PAIRS[:5], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(("waiting", "blocking"), PAIRS[:6], ids=lambda kind: kind.__name__)
 def test_clients_take_the_same_options(waiting: type, blocking: type) -> None:
     assert parameters(blocking) == parameters(waiting)
 

@@ -149,11 +149,13 @@ def _field_rows(kind: type) -> Iterator[tuple[str, str, str, str]]:
                     plain(texts.get(each.name, "")),
                 )
         return
-    defaults = getattr(kind, "_field_defaults", {})
-    for name in getattr(kind, "_fields", ()):
+    defaults, annotations = getattr(kind, "_field_defaults", {}), _annotations(kind)
+    fields = getattr(kind, "_fields", ())
+    for name in (
+        fields if annotations.keys() >= set(fields) else annotations
+    ):  # A subclass has fields of its own.
         default = value_of(defaults[name]) if name in defaults else ""
-        annotation = ast.unparse(_annotations(kind)[name])
-        yield code(name), code(annotation), code(default), plain(texts.get(name, ""))
+        yield code(name), code(ast.unparse(annotations[name])), code(default), plain(texts.get(name, ""))
 
 
 def _annotations(kind: type) -> dict[str, ast.expr]:

@@ -15,9 +15,9 @@ from ottla.client.worker.rates import Rate
 from ottla.client.worker.retries import Retry
 from ottla.client.worker.tasks import (
     DeferredRetry,
-    LetterDue,
     Halted,
     HeldRetry,
+    LetterDue,
     OutdatedResult,
     Policy,
     Tasks,

@@ -15,7 +15,7 @@ from ottla.client.worker.letters import DeadLetter
 from ottla.client.worker.partition_tasks import Task
 from ottla.client.worker.rates import Rate
 from ottla.client.worker.retries import Retry
-from ottla.client.worker.tasks import LetterDue, HeldRetry, Policy, Tasks
+from ottla.client.worker.tasks import HeldRetry, LetterDue, Policy, Tasks
 
 TOPIC_ID = b"0123456789abcdef"
 PARTITIONS = [TopicPartition("orders", number) for number in range(3)]

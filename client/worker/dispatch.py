@@ -1,0 +1,239 @@
+"""The shell around the state of tasks: it starts handlers, and carries out the verdict on each end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..consuming.deserialization import Deserialization
+from ..exactly_once.batch import NewRecord
+from ..failures import SerializationFailed
+from ..records import ConsumerRecord, TopicPartition
+from .handlers import HandlerCaller
+from .letters import DeadLetter, error_text, error_type, letter_headers
+from .partition_tasks import Task
+from .retry_notes import note_headers, retry_topic
+from .settling import News, Settlement, gone_or_done
+from .tasks import DeferredRetry, Halted, HeldRetry, LetterDue, OutdatedResult, Tasks, Verdict
+from .worker_record import Reject, WorkerRecord
+
+CANCEL_GRACE_S = 2.0
+"""The time for which a cancelled handler may take to end before its partition is given up all the same."""
+FINAL = (Reject, SerializationFailed)
+"""Errors that a further attempt would raise again."""
+
+logger = logging.getLogger(__name__)
+
+
+class Dispatch:
+    """The running handlers of one worker.
+
+    Invariant: a task runs, waits or is settled until it is released; then the next task of its lane may start.
+    """
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        caller: HandlerCaller,
+        *,
+        group_id: str,
+        concurrency: int,
+        dead_letter: DeadLetter | None,
+        deserialization: Deserialization | None,
+        check: Callable[[NewRecord], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`check` raises the error of a result that cannot be sent. `fail` stops the worker with an error."""
+        self.tasks = tasks
+        self.news = News()
+        """A condition that is told after each end of a task."""
+        self.settlement: Settlement | None = None
+        self._caller = caller
+        self._group_id = group_id
+        self._concurrency = concurrency
+        self._dead_letter = dead_letter
+        self._deserialization = deserialization
+        self._check = check
+        self._fail = fail
+        self._is_stopping = False
+        self._running: dict[Task, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    # starting
+
+    def offer(self, read: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
+        """Take over records that were read, and start tasks."""
+        now_s, wall_ms = asyncio.get_running_loop().time(), time.time() * 1000
+        for partition, records in read.items():
+            for warning in self.tasks.offer(partition, records, now_s, wall_ms):
+                logger.warning("%s", warning)
+        self.pump()
+
+    def pump(self) -> None:
+        """Start tasks while there is room, and set a timer for the next one that waits."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_stopping:
+            return
+        while self.tasks.in_flight < self._concurrency:
+            task = self.tasks.next(loop.time())
+            if task is None:
+                if (due_s := self.tasks.due_s()) is not None:
+                    self._timer = loop.call_at(due_s, self.pump)
+                return
+            self._running[task] = loop.create_task(self._work(task))
+
+    # ending
+
+    def stop_starting(self) -> None:
+        """Start no more tasks."""
+        self._is_stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def cancel(self, tasks: Iterable[Task]) -> None:
+        """Cancel the handlers of these tasks."""
+        for task in tasks:
+            if task.running and (running := self._running.get(task)) is not None:
+                running.cancel()
+
+    async def drain(self, tasks: Iterable[Task], drain_s: float) -> None:
+        """Wait for the ends of these tasks; cancel those that take longer than `drain_s`, and wait a little more."""
+        waited = list(tasks)
+        loop = asyncio.get_running_loop()
+        if await gone_or_done(waited, self.news, loop.time() + drain_s):
+            return
+        late = [task for task in waited if task.running]
+        logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
+        self.cancel(late)
+        if not await gone_or_done(waited, self.news, loop.time() + CANCEL_GRACE_S):
+            stuck = [_where(task.record) for task in waited if task.running]
+            logger.error("%d handlers go on in spite of their cancellation: %s", len(stuck), ", ".join(stuck))
+
+    async def abandon(self) -> None:
+        """Cancel all handlers, and wait no longer for those that do not end."""
+        for _ in range(2):
+            self.cancel(list(self._running))
+            if self._running:
+                await asyncio.wait(list(self._running.values()), timeout=0.1)
+        self._caller.close()
+
+    # a task
+
+    async def _work(self, task: Task) -> None:
+        try:
+            results = await self._results(task)
+        except asyncio.CancelledError as error:
+            this = asyncio.current_task()
+            if this is not None and this.cancelling():
+                self.tasks.cancelled(task)
+            else:
+                self._failed(task, error)
+        except Exception as error:
+            self._failed(task, error)
+        except BaseException as error:  # SystemExit and KeyboardInterrupt: the program wants to end.
+            self.tasks.cancelled(task)
+            self._fail(error)
+        else:
+            self.tasks.succeeded(task)
+            self._settle(task, results)
+        finally:
+            del self._running[task]
+            self.news.tell()
+            self.pump()
+
+    async def _results(self, task: Task) -> Sequence[NewRecord]:
+        """Call the handler, and return the records that it sent."""
+        if task.broken is not None:
+            raise Reject(f"lane: {error_type(task.broken)}: {error_text(task.broken)}") from task.broken
+        record = task.record
+        if self._deserialization is not None:
+            record = self._deserialization.record(record)
+        given = WorkerRecord.of(record, task.failures + 1)
+        watch = asyncio.get_running_loop()
+        await self._caller.call(given)
+        for result in given.sent:
+            self._check(result)
+        task.started_s = watch.time()
+        return given.sent
+
+    def _settle(self, task: Task, results: Sequence[NewRecord]) -> None:
+        assert self.settlement is not None
+        self.settlement.settle(task, results)
+
+    def _failed(self, task: Task, error: BaseException) -> None:
+        loop = asyncio.get_running_loop()
+        verdict = self.tasks.failed(task, loop.time(), random.random(), is_final=isinstance(error, FINAL))
+        self._log(task, error, verdict)
+        match verdict:
+            case HeldRetry():
+                return
+            case DeferredRetry(delay_s):
+                self._settle(task, [self._deferred(task, delay_s)])
+            case LetterDue():
+                self._settle(task, [self._letter(task, error)])
+            case OutdatedResult():
+                self.tasks.release(task)
+            case Halted(limit):
+                error.add_note(f"The record is {_where(task.record)}, attempt {task.failures}.")
+                if limit:
+                    error.add_note(f"The worker stops, as dead letters are {limit}.")
+                self._fail(error)
+                self.tasks.release(task)
+
+    def _deferred(self, task: Task, delay_s: float) -> NewRecord:
+        record = task.record
+        at_ms = int((time.time() + delay_s) * 1000)
+        return NewRecord(
+            retry_topic(record.topic),
+            record.value,
+            record.key,
+            headers=note_headers(record, at_ms, task.failures),
+        )
+
+    def _letter(self, task: Task, error: BaseException) -> NewRecord:
+        assert self._dead_letter is not None
+        record = task.record
+        return NewRecord(
+            self._dead_letter.topic,
+            record.value,
+            record.key,
+            headers=letter_headers(record, self._group_id, error, task.failures),
+        )
+
+    def _log(self, task: Task, error: BaseException, verdict: Verdict) -> None:
+        where, what = _where(task.record), f"{error_type(error)}: {error_text(error)}"
+        match verdict:
+            case HeldRetry() | DeferredRetry():
+                delay_s = (
+                    verdict.delay_s
+                    if isinstance(verdict, DeferredRetry)
+                    else verdict.at_s - asyncio.get_running_loop().time()
+                )
+                logger.warning(
+                    "attempt %d failed, and the next follows in %.3g s (%s): %s",
+                    task.failures,
+                    delay_s,
+                    where,
+                    what,
+                )
+            case LetterDue():
+                logger.error(
+                    "a record becomes a dead letter after %d attempts (%s)",
+                    task.failures,
+                    where,
+                    exc_info=error,
+                )
+            case OutdatedResult():
+                logger.info("an attempt failed whose partition was given up (%s): %s", where, what)
+            case Halted():
+                logger.error("the worker stops at a record that failed (%s): %s", where, what)
+
+
+def _where(record: ConsumerRecord) -> str:
+    return f"{record.topic}-{record.partition}, offset {record.offset}"

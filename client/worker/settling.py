@@ -1,0 +1,82 @@
+"""The part of a worker that makes results count: records that handlers sent, dead letters, and offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..exactly_once.batch import NewRecord
+from .partition_tasks import Task
+
+GROUP_MOVED: Final = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+    }
+)
+"""Errors of a commit while the group changes: either the next commit succeeds, or the partitions are lost."""
+
+
+class Settlement(Protocol):
+    """A way to make results count."""
+
+    async def start(self) -> None:
+        """Reach the cluster. Raises KafkaError."""
+
+    def settle(self, task: Task, results: Sequence[NewRecord]) -> None:
+        """Make a task count, with the records that it results in; release and finish it. It goes on in the
+        background."""
+
+    async def run(self) -> None:
+        """Commit again and again, until cancelled. Raises KafkaError for an error that time does not cure."""
+
+    async def flush(self) -> None:
+        """Wait until all results settled before count, or cannot. Raises nothing."""
+
+    async def stop(self) -> None:
+        """Close."""
+
+
+class News:
+    """A condition to wait for, without a lock: each `tell` wakes all that wait."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def tell(self) -> None:
+        """Wake all that wait."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self, at_most_s: float | None = None) -> None:
+        """Wait for the next `tell`, at most for a time."""
+        event = self._event
+        if at_most_s is None:
+            await event.wait()
+            return
+        try:
+            async with asyncio.timeout(at_most_s):
+                await event.wait()
+        except TimeoutError:
+            return
+
+
+def passes(error: KafkaError) -> bool:
+    """Return whether a commit may succeed later, or need not, since the partitions go away."""
+    return error.code.retriable or error.code in GROUP_MOVED
+
+
+async def gone_or_done(tasks: Iterable[Task], news: News, until_s: float) -> bool:
+    """Wait until no task runs or is being settled, at most until a time of the loop. Return whether that is so."""
+    waited = list(tasks)
+    while waited := [task for task in waited if task.running or task.settling]:
+        left_s = until_s - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            return False
+        await news.wait(left_s)
+    return True

@@ -1,0 +1,75 @@
+"""The record that a handler gets, with a way to send records that count with it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from threading import Event
+from typing import Any
+
+from ..exactly_once.batch import NewRecord
+from ..records import ConsumerRecord
+
+
+class Reject(Exception):
+    """An exception that a handler raises for a record that no further attempt can save: `raise Reject("empty")`.
+
+    The record becomes a dead letter at once, or stops the worker if there is no topic for dead letters.
+    """
+
+
+class AlreadyDone:
+    """A result of a call that waits for nothing: `await` returns at once, and is not needed."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+class WorkerRecord(ConsumerRecord):
+    """A record as a worker's handler gets it: a ConsumerRecord that can send others.
+
+        async def bill(order):
+            await order.send("bills", order.value, key=order.key)
+
+    Key and value are bytes, or the results of the worker's deserializers.
+    """
+
+    attempt: int
+    """The number of this attempt, from 1 on."""
+    cancelled: Event
+    """An event that is set once the attempt is cancelled: it took longer than `timeout_s`, or the partition goes to
+    another member. Handlers that are plain functions look at it, or wait for it in place of `time.sleep`."""
+    sent: list[NewRecord]
+    """The records that the handler has sent."""
+
+    @classmethod
+    def of(cls, record: ConsumerRecord, attempt: int) -> WorkerRecord:
+        """Return a record for an attempt."""
+        made = cls(*record)
+        made.attempt = attempt
+        made.cancelled = Event()
+        made.sent = []
+        return made
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+    ) -> AlreadyDone:
+        """Send a record once the handler has finished this record. A failed attempt sends nothing.
+
+        With `transactional=True` it is sent in one transaction with the offset of this record: readers of committed
+        records get it exactly once. Otherwise the offset counts once all replicas have the record, so that readers may
+        get it twice after a failure. `await` is optional, so that plain functions can call it, too.
+        """
+        self.sent.append(NewRecord(topic, value, key, partition, timestamp_ms, list(headers)))
+        return AlreadyDone()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ConsumerRecord, tuple(self)
