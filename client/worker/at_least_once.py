@@ -38,7 +38,8 @@ class AtLeastOnce:
         """`news` is told, and `pump` called, when a task is finished. `fail` stops the worker with an error."""
         self._tasks = tasks
         self._consumer = consumer
-        self._producer = producer
+        self.producer = producer
+        """The producer of the results."""
         self._news = news
         self._pump = pump
         self._fail = fail
@@ -52,7 +53,7 @@ class AtLeastOnce:
 
     async def start(self) -> None:
         """Reach the cluster. Raises KafkaError."""
-        await self._producer.start()
+        await self.producer.start()
 
     def settle(self, task: Task, results: Sequence[NewRecord]) -> None:
         """Count a task as finished, after its results are in the cluster."""
@@ -96,7 +97,7 @@ class AtLeastOnce:
         """Close the producer."""
         for sending in self._sending:
             sending.cancel()
-        await self._producer.stop()
+        await self.producer.stop()
 
     def _finish(self, task: Task) -> None:
         self._tasks.release(task)
@@ -107,7 +108,7 @@ class AtLeastOnce:
     async def _send(self, task: Task, results: Sequence[NewRecord]) -> None:
         try:
             deliveries = [
-                await self._producer.send(
+                await self.producer.send(
                     new.topic,
                     new.value,
                     new.key,

@@ -16,7 +16,7 @@ from .handlers import HandlerCaller
 from .letters import DeadLetter, error_text, error_type, letter_headers
 from .partition_tasks import Task
 from .retry_notes import note_headers, retry_topic
-from .settling import News, Settlement, gone_or_done
+from .settling import News, Settlement, check_result, gone_or_done
 from .tasks import DeferredRetry, Halted, HeldRetry, LetterDue, OutdatedResult, Tasks, Verdict
 from .worker_record import Reject, WorkerRecord
 
@@ -43,10 +43,9 @@ class Dispatch:
         concurrency: int,
         dead_letter: DeadLetter | None,
         deserialization: Deserialization | None,
-        check: Callable[[NewRecord], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`check` raises the error of a result that cannot be sent. `fail` stops the worker with an error."""
+        """`fail` stops the worker with an error."""
         self.tasks = tasks
         self.news = News()
         """A condition that is told after each end of a task."""
@@ -56,7 +55,6 @@ class Dispatch:
         self._concurrency = concurrency
         self._dead_letter = dead_letter
         self._deserialization = deserialization
-        self._check = check
         self._fail = fail
         self._is_stopping = False
         self._running: dict[Task, asyncio.Task[None]] = {}
@@ -155,11 +153,10 @@ class Dispatch:
         if self._deserialization is not None:
             record = self._deserialization.record(record)
         given = WorkerRecord.of(record, task.failures + 1)
-        watch = asyncio.get_running_loop()
         await self._caller.call(given)
+        assert self.settlement is not None
         for result in given.sent:
-            self._check(result)
-        task.started_s = watch.time()
+            check_result(self.settlement.producer, result)
         return given.sent
 
     def _settle(self, task: Task, results: Sequence[NewRecord]) -> None:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..exactly_once.batch import NewRecord
+from ..producer import Producer
 from .partition_tasks import Task
 
 GROUP_MOVED: Final = frozenset(
@@ -24,6 +25,10 @@ GROUP_MOVED: Final = frozenset(
 
 class Settlement(Protocol):
     """A way to make results count."""
+
+    @property
+    def producer(self) -> Producer:
+        """The producer of the results."""
 
     async def start(self) -> None:
         """Reach the cluster. Raises KafkaError."""
@@ -80,3 +85,11 @@ async def gone_or_done(tasks: Iterable[Task], news: News, until_s: float) -> boo
             return False
         await news.wait(left_s)
     return True
+
+
+def check_result(producer: Producer, new: NewRecord) -> None:
+    """Raise ValueError or TypeError for a record that cannot be sent, before any other record is sent."""
+    try:
+        producer.steps.record(new.topic, new.value, new.key, new.partition, new.timestamp_ms, new.headers)
+    except KafkaError as error:
+        raise ValueError(f"a record for {new.topic!r} cannot be sent: {error}") from error

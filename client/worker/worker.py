@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from typing import Any, Unpack
 
-from ...protocol.errors import KafkaError
 from ..arguments import topic_name
 from ..backoff import Backoff
 from ..consumer import Consumer
 from ..consuming.deserialization import deserialization
 from ..consuming.options import check_topics
-from ..exactly_once.batch import NewRecord
+from ..exactly_once.output import Output
 from ..failures import ClientClosed
 from ..lifecycle import Lifecycle
 from ..options import checks_options
 from ..producer import Producer
 from .at_least_once import AtLeastOnce
 from .dispatch import CANCEL_GRACE_S, Dispatch
+from .exactly_once import InTransactions
 from .handlers import (
     Calls,
     CoroutineCalls,
@@ -41,8 +40,6 @@ from .settling import Settlement
 from .signals import stopping_on_signals
 from .stats import WorkerStats
 from .tasks import Tasks
-
-logger = logging.getLogger(__name__)
 
 DRAIN_SHARE = 0.8
 """The share of `max_poll_interval_ms` for which handlers may delay a rebalance."""
@@ -77,8 +74,8 @@ class Worker:
             raise TypeError("Worker needs a topic, as in Worker('orders', group_id='billing')")
         self._topics = tuple(dict.fromkeys(map(topic_name, topics)))
         self._settings = settings = WorkerSettings.of(options)
-        if settings.settling.transactional or settings.work.executor == "processes":
-            raise NotImplementedError("transactional=True and executor='processes' do not exist yet")
+        if settings.work.executor == "processes":
+            raise NotImplementedError("executor='processes' does not exist yet")
         self._life = Lifecycle("worker")
         self._tasks = Tasks(settings.policy)
         self._consumer = Consumer(**settings.of_consumer())
@@ -154,7 +151,6 @@ class Worker:
 
     def _parts(self, caller: HandlerCaller) -> tuple[Dispatch, Settlement]:
         settings = self._settings
-        producer = Producer(**settings.of_producer())
         dispatch = Dispatch(
             self._tasks,
             caller,
@@ -162,13 +158,18 @@ class Worker:
             concurrency=settings.work.most_at_once,
             dead_letter=settings.failures.letters,
             deserialization=deserialization(*settings.deserializers),
-            check=partial(_check, producer),
             fail=self._fail,
         )
-        dispatch.settlement = AtLeastOnce(
+        make = self._in_transactions if settings.settling.transactional else self._at_least_once
+        dispatch.settlement = make(dispatch)
+        return dispatch, dispatch.settlement
+
+    def _at_least_once(self, dispatch: Dispatch) -> Settlement:
+        settings = self._settings
+        return AtLeastOnce(
             self._tasks,
             self._consumer,
-            producer,
+            Producer(**settings.of_producer()),
             news=dispatch.news,
             pump=dispatch.pump,
             fail=self._fail,
@@ -176,7 +177,29 @@ class Worker:
             commit_after=settings.work.most_at_once,
             backoff=self._backoff(),
         )
-        return dispatch, dispatch.settlement
+
+    def _in_transactions(self, dispatch: Dispatch) -> Settlement:
+        settings, settling = self._settings, self._settings.settling
+        instance = settings.given.get("group_instance_id")
+        name = settling.transactional_id or f"{settings.work.group_id}-{instance or uuid.uuid4().hex}"
+
+        def producer() -> Producer:
+            return Producer(
+                transactional_id=name,
+                transaction_timeout_ms=settling.transaction_timeout_ms,
+                **settings.of_producer(),
+            )
+
+        return InTransactions(
+            self._tasks,
+            self._consumer,
+            Output(producer, replaceable=settling.transactional_id is None and not instance),
+            news=dispatch.news,
+            pump=dispatch.pump,
+            every_s=settling.commit_every_s,
+            max_batch_records=settling.max_batch_records,
+            backoff=self._backoff(),
+        )
 
     def _intake(self, dispatch: Dispatch) -> PartitionIntake:
         work = self._settings.work
@@ -257,11 +280,3 @@ class Worker:
         else:
             with suppress(RuntimeError):  # The loop is closed: the worker has ended.
                 self._loop.call_soon_threadsafe(call)
-
-
-def _check(producer: Producer, new: NewRecord) -> None:
-    """Raise the error of a record that cannot be sent."""
-    try:
-        producer.steps.record(new.topic, new.value, new.key, new.partition, new.timestamp_ms, new.headers)
-    except KafkaError as error:
-        raise ValueError(f"a record for {new.topic!r} cannot be sent: {error}") from error
