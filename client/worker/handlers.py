@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 class Calls(Protocol):
     """A way to call a handler."""
 
+    async def prepare(self, record: WorkerRecord) -> None:
+        """Do work before a call that does not belong to its time."""
+
     async def call(self, record: WorkerRecord) -> object:
         """Call the handler, and wait for its end. Raises its exception."""
 
@@ -36,6 +39,9 @@ class CoroutineCalls:
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
+
+    async def prepare(self, record: WorkerRecord) -> None:
+        """Do nothing: a call needs no preparation."""
 
     async def call(self, record: WorkerRecord) -> object:
         """Call the handler, and wait for its end. Raises its exception."""
@@ -51,6 +57,9 @@ class ThreadCalls:
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._threads = HandlerThreads("ottla-worker")
+
+    async def prepare(self, record: WorkerRecord) -> None:
+        """Do nothing: a call needs no preparation."""
 
     async def call(self, record: WorkerRecord) -> object:
         """Call the handler in a thread, and wait for its end. Raises its exception.
@@ -104,9 +113,11 @@ class HandlerCaller:
         Raises its exception, TimeoutError after the timeout, and TypeError for a generator, none of whose code has
         run.
         """
+        await self._calls.prepare(record)
         if self._timeout_s is None:
             await self._call(record)
             return
+        late = asyncio.get_running_loop().call_later(self._timeout_s + STUCK_S, self._report, record)
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 await self._call(record)
@@ -114,10 +125,22 @@ class HandlerCaller:
             if limit.expired():
                 raise TimeoutError(f"handler {self._name} took longer than {self._timeout_s:g} s") from error
             raise
+        finally:
+            late.cancel()
 
     def close(self) -> None:
         """End threads and processes."""
         self._calls.close()
+
+    def _report(self, record: WorkerRecord) -> None:
+        logger.error(
+            "handler %s goes on %g s after its timeout, and keeps its key and its place (%s-%d, offset %d)",
+            self._name,
+            STUCK_S,
+            record.topic,
+            record.partition,
+            record.offset,
+        )
 
     async def _call(self, record: WorkerRecord) -> None:
         result = await self._calls.call(record)

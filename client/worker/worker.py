@@ -35,6 +35,7 @@ from .handlers import (
 from .intake import PartitionIntake
 from .loop_watch import LoopWatch
 from .options import WORKER_OPTIONS, WorkerOptions, WorkerSettings
+from .processes import ProcessCalls
 from .retry_notes import retry_topic
 from .settling import Settlement
 from .signals import stopping_on_signals
@@ -74,8 +75,6 @@ class Worker:
             raise TypeError("Worker needs a topic, as in Worker('orders', group_id='billing')")
         self._topics = tuple(dict.fromkeys(map(topic_name, topics)))
         self._settings = settings = WorkerSettings.of(options)
-        if settings.work.executor == "processes":
-            raise NotImplementedError("executor='processes' does not exist yet")
         self._life = Lifecycle("worker")
         self._tasks = Tasks(settings.policy)
         self._consumer = Consumer(**settings.of_consumer())
@@ -147,6 +146,8 @@ class Worker:
     # parts
 
     def _calls(self, handler: Handler) -> Calls:
+        if self._settings.work.executor == "processes":
+            return ProcessCalls(handler)
         return CoroutineCalls(handler) if is_async(handler) else ThreadCalls(handler)
 
     def _parts(self, caller: HandlerCaller) -> tuple[Dispatch, Settlement]:

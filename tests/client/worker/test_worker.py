@@ -47,7 +47,12 @@ FAST = Retry(attempts=3, first=0.05, factor=1, most=0.05, jitter=0)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(settings={"group.min.session.timeout.ms": "1000"}) as running:
+    settings = {
+        "group.min.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
+    with LocalCluster(settings=settings) as running:
         yield running
 
 

@@ -28,7 +28,12 @@ CONCURRENCY = 8
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(settings={"group.min.session.timeout.ms": "1000"}) as running:
+    settings = {
+        "group.min.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
+    with LocalCluster(settings=settings) as running:
         yield running
 
 
@@ -281,7 +286,7 @@ async def test_members_with_transactions_join_and_leave(
         guest = member()
         visit = asyncio.create_task(guest.run())
         async with asyncio.timeout(20):
-            while not guest.stats().succeeded:
+            while not guest.stats().partitions:
                 await asyncio.sleep(0.01)
         guest.stop()
         await visit

@@ -1,0 +1,32 @@
+"""Handlers that the tests of worker processes call: another process imports them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ottla import Reject, WorkerRecord
+
+
+class Unpicklable(Exception):
+    """An exception that another process cannot load."""
+
+    def __init__(self, one: object, two: object) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def compute(record: WorkerRecord) -> None:
+    """Send the process id, or do what the value says."""
+    match record.value:
+        case b"reject":
+            raise Reject("no")
+        case b"die":
+            os._exit(9)
+        case b"hang":
+            time.sleep(60)
+        case b"unpicklable":
+            raise Unpicklable(1, 2)
+        case b"exit":
+            raise SystemExit(3)
+        case _:
+            record.send(f"{record.topic}.out", b"%d" % os.getpid(), key=record.key)
