@@ -49,7 +49,7 @@ async def test_a_thread_is_told_that_its_attempt_is_cancelled() -> None:
         ends.append(record.cancelled.wait(20))
 
     calls = ThreadCalls(waits)
-    with pytest.raises(TimeoutError, match="waits took longer than 0.02 s"):
+    with pytest.raises(TimeoutError, match="longer than"):
         await HandlerCaller(calls, "waits", 0.02).call(a_record())
     assert ends == [True]
     calls.close()
