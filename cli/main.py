@@ -28,6 +28,7 @@ daily work (-b HOST:PORT before or after the command, or OTTLA_BOOTSTRAP; localh
   produce    send lines to a topic
   consume    print the records of a topic
   group      list, describe, seek and delete consumer groups
+  dlq        list and show dead letters, and send them back to their topics
   config     settings of topics, brokers, groups and client metrics
   quota      limits of clients
   acl        access rules, and which of them decides
@@ -69,6 +70,7 @@ COMMANDS = {
     "produce": "commands.produce",
     "consume": "commands.consume",
     "group": "commands.group",
+    "dlq": "commands.dlq",
     "config": "commands.config",
     "quota": "commands.quota",
     "acl": "commands.acl",

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.cli.arguments.record_filters import add_filters, filters_of
 from ottla.cli.commands.consume import reading
 from ottla.cli.commands.consume.places import EARLIEST, LATEST, Place, Places
 from ottla.cli.commands.consume.reading import SearchProgress, print_records
-from ottla.cli.commands.consume.selection import RecordSelection, add_filters, filters_of
+from ottla.cli.commands.consume.selection import RecordSelection
 from ottla.cli.failures import CommandFailed
 from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError

@@ -13,6 +13,7 @@ from ....client.consumer import Consumer
 from ....client.record_filters import RecordTest
 from ....client.records import TopicPartition
 from ...arguments.options import CommandParser, add_connection, add_output, add_regex, command_parser
+from ...arguments.record_filters import add_filters, filters_of
 from ...arguments.selection import numbers_in, select
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
@@ -22,7 +23,7 @@ from ...terminal.record_format import FORMAT_HELP, NULL, Printer, formatter
 from ...terminal.text import visible_bytes
 from .places import Place, Places, check_order, parse_offset, parse_until
 from .reading import print_records, seek
-from .selection import RecordSelection, add_filters, filters_of
+from .selection import RecordSelection
 from .values import add_values, values_of
 
 

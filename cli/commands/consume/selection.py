@@ -2,62 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from ....client.record_filters import (
-    InvalidFilter,
-    RecordTest,
-    header_filter,
-    json_filter,
-    key_filter,
-    value_filter,
-)
+from ....client.record_filters import RecordTest
 from ....client.records import ConsumerRecord, TopicPartition
-from ...failures import UsageError
 
 RECORDS_AT_A_TIME = 500
-
-_FILTERS: Mapping[str, Callable[[str], RecordTest]] = {
-    "key": key_filter,
-    "grep": value_filter,
-    "header": header_filter,
-    "where": json_filter,
-}
-"""The filters, by the name of their option."""
-
-
-def add_filters(options: argparse.ArgumentParser) -> None:
-    """Add the options of the filters, each of which may be repeated."""
-    for name, metavar, text in (
-        ("key", "RE2", "only records whose key matches this pattern of RE2 somewhere"),
-        ("grep", "RE2", "only records whose value matches"),
-        (
-            "header",
-            "NAME[=RE2]",
-            "only records with this header, or with this header and a value that matches",
-        ),
-        (
-            "where",
-            "PATH[=VALUE]",
-            "only records whose value is JSON with this path, such as '$.order.id = 7'",
-        ),
-    ):
-        options.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=text)
-
-
-def filters_of(arguments: argparse.Namespace) -> list[RecordTest]:
-    """Return the tests of the options that `add_filters` added. Raises UsageError."""
-    tests = []
-    for name, make in _FILTERS.items():
-        for text in getattr(arguments, name):
-            try:
-                tests.append(make(text))
-            except InvalidFilter as error:
-                raise UsageError(f"--{name}: {error}") from None
-    return tests
 
 
 class RecordSelection:
