@@ -6,6 +6,7 @@ have only some of them, or none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,8 +23,14 @@ MESSAGE: Final = "__dlq.errors.message"
 ERROR_TYPE: Final = "ottla.error.type"
 ERROR_TEXT: Final = "ottla.error.text"
 ATTEMPTS: Final = "ottla.error.attempts"
+_NAMES: Final = re.compile(r"(?:^|[._-])(?:dlq|dlt|dead[._-]?letters?)(?:[._-]|$)", re.IGNORECASE)
 _DIGITS_MAX: Final = 19
 _INT_MAX: Final = (1 << 63) - 1
+
+
+def names_letters(topic: str) -> bool:
+    """Return whether a topic has a usual name for dead letters, such as `orders.dlq` or `orders-dead-letters`."""
+    return _NAMES.search(topic) is not None
 
 
 @dataclass(frozen=True, slots=True)

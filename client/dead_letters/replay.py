@@ -92,8 +92,10 @@ class Replay:
         self._partitions: Partitions = {}
         self._topic_id = b""
 
-    async def plan(self, show: Shows = lambda counts: None) -> ReplayPlan:
-        """Count the letters that `run` would send, without a change.
+    async def plan(
+        self, show: Shows = lambda counts: None, *, before: Mapping[TopicPartition, int] | None = None
+    ) -> ReplayPlan:
+        """Count the letters that `run` would send, without a change: those before the present ends, or `before`.
 
         Raises CannotReplay for a topic that does not exist, and for letters without a target; KafkaError.
         """
@@ -101,7 +103,7 @@ class Replay:
         counts = ReplayCounts()
         async with self._consumer() as consumer:
             partitions = self._chosen_partitions()
-            ends = await consumer.end_offsets(partitions)
+            ends = await consumer.end_offsets(partitions) if before is None else before
             settled = await self._settled(consumer, ends)
             async for records in up_to(consumer, await self._begins(consumer, settled), ends):
                 for record in self._chosen(records, settled, counts):

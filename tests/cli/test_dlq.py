@@ -10,22 +10,9 @@ import pytest
 
 from ottla.cli.arguments.guesses import action_meant
 from ottla.cli.commands.dlq import parser
-from ottla.cli.commands.dlq.replay import places_of
-from ottla.cli.failures import UsageError
 from ottla.cli.main import main
 from tests.client.fake_cluster import FakeCluster, Fault
 from tests.commands import run_ottla
-
-
-def test_places_are_partitions_with_offsets() -> None:
-    assert places_of([]) == {}
-    assert places_of(["0:17,20-22", "2:3", "0:5"]) == {0: {5, 17, 20, 21, 22}, 2: {3}}
-
-
-@pytest.mark.parametrize("text", ["17", "0:", "x:1", ":1", "0:a", "0:5-2", "-1:3", "1234567890:0", "²:1"])
-def test_a_place_that_is_none_is_named(text: str) -> None:
-    with pytest.raises(UsageError, match="--at"):
-        places_of([text])
 
 
 @pytest.mark.parametrize(
@@ -44,6 +31,7 @@ def test_a_place_that_is_none_is_named(text: str) -> None:
         ("dlq ls t --since soon", "'soon' is no time"),
         ("dlq ls t --header =x", "--header: a filter of headers is NAME or NAME=PATTERN"),
         ("dlq ls t --where x", "--where: a JSON path begins with $"),
+        ("dlq replay t --at 17", "--at: a place is PARTITION:OFFSET,... such as 0:17,20-25, not '17'"),
         ("dlq replay t --at 0:1 -p 0", "--at names partitions itself: leave -p out"),
     ],
 )

@@ -5,6 +5,7 @@ They need Chromium and Playwright, and are skipped where one is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from tests.console.fakes import HOSTILE, FakeAdmin, partition, topic
 from tests.console.record_tables import record, table_of
 from tests.console.served import PATIENCE_S, ServedConsole
 from tests.console.test_groups import WithGroups
+from tests.console.test_letters import letter, page_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -35,6 +37,8 @@ PAGES = (
     "/topics/topic?name=orders&sort=-end&readers-sort=group&span=1h",
     "/groups?sort=-lag",
     "/groups/group?name=billing",
+    "/letters",
+    "/letters/replay?topic=orders",
     "/topics/create",
     "/topics/alter?name=orders",
     "/topics/alter?name=orders&as=lines",
@@ -397,6 +401,23 @@ def test_long_settings_leave_room_for_their_values(admin: FakeAdmin, tab: Tab) -
     page = tab.open("/brokers/broker?id=1&all=yes")
     table = page.get_by_role("group", name="table of settings")
     assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_letters_fit_a_screen_and_open_by_keyboard(tab: Tab, width: int) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 844})
+    page = tab.open("/letters")
+    letters = [letter(ValueError("no name " * 60), number=number) for number in range(3)]
+    main = re.search("<main.*</main>", page_of(*letters, may_change=True), re.DOTALL)
+    assert main is not None
+    page.evaluate("(html) => { document.querySelector('main').outerHTML = html }", main[0])
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+    assert not page.get_by_text("v0", exact=True).is_visible()
+    page.locator("summary").nth(1).focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("v0", exact=True).wait_for()
+    assert violations(page) == []
 
 
 def test_a_record_opens_by_keyboard(tab: Tab) -> None:

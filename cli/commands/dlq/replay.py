@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from ....client.dead_letters.places import Places, is_at, places_of
 from ....client.dead_letters.replay import (
     Replay,
     ReplayCounts,
@@ -18,7 +19,6 @@ from ....client.failures import ProducerFenced
 from ....client.record_filters import RecordTest
 from ....client.records import ConsumerRecord
 from ...arguments.record_filters import filters_of
-from ...arguments.selection import numbers_in
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...run_client import run_client
@@ -30,13 +30,14 @@ from .show import chosen_partitions
 
 _NONE_LEFT: Final = "There are no letters to send that were not sent before: --from-start sends all."
 ResultT = TypeVar("ResultT")
-Places = Mapping[int, frozenset[int]]
-"""The offsets of the chosen letters by partition."""
 
 
 def replay(arguments: argparse.Namespace) -> None:
     """Count the letters, ask for confirmation, send them, and print the number of letters for each topic."""
-    places = places_of(arguments.at)
+    try:
+        places = places_of(arguments.at)
+    except ValueError as error:
+        raise UsageError(f"--at: {error}") from None
     indexes = chosen_partitions(arguments)
     if places and indexes:
         raise UsageError("--at names partitions itself: leave -p out")
@@ -60,24 +61,9 @@ def replay(arguments: argparse.Namespace) -> None:
     _print(counts, arguments)
 
 
-def places_of(texts: Sequence[str]) -> Places:
-    """Parse places such as `0:17,20-25` into offsets by partition. Raises UsageError."""
-    found: dict[int, frozenset[int]] = {}
-    for text in texts:
-        index, colon, offsets = text.partition(":")
-        if not colon or not index.isdecimal() or len(index) > 9:
-            raise UsageError(f"--at takes PARTITION:OFFSET,... such as 0:17,20-25, not {text[:40]!r}")
-        found[int(index)] = found.get(int(index), frozenset()) | frozenset(
-            numbers_in(offsets, f"--at {text}")
-        )
-    return found
-
-
 def _choice(tests: Sequence[RecordTest], places: Places) -> Callable[[ConsumerRecord], bool]:
     def chooses(record: ConsumerRecord) -> bool:
-        if places and record.offset not in places.get(record.partition, ()):
-            return False
-        return all(test(record, None) for test in tests)
+        return is_at(record, places) and all(test(record, None) for test in tests)
 
     return chooses
 

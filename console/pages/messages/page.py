@@ -11,6 +11,7 @@ from typing import Final
 from ....client.admin.records import EARLIEST, LATEST, Found
 from ....client.connections.metadata import TopicInfo
 from ....client.consuming.outcomes import ABORTED, OPEN, TransactionOutcome
+from ....client.dead_letters.found import FoundLetter, names_letters
 from ....client.records import ConsumerRecord, TopicPartition
 from ....protocol.errors import KafkaError
 from ...area import BadQuestion, Download, NotThere, Paged, Rendered, Visit
@@ -98,6 +99,8 @@ class MessagesPage:
     is_command_wider: bool = False
     """True if the command reads more records, since the command line decodes no values."""
     is_live: bool = False
+    has_letters: bool = False
+    """True if a record has the headers of a dead letter, or the topic a usual name for letters."""
     choices: Paged[TopicChoice] | None = None
     """The topics to choose from; None if the query names a topic."""
 
@@ -196,24 +199,10 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
     question = question_of(visit)
     if is_live:
         question = replace(question, where=NEWEST)
-    places = await partitions_of(visit, question)
-    starts, ends, stable = await _bounds(visit, places)
-    upper = stable if question.is_committed_only else ends
-    by_time = await _by_time(visit, question, places)
-    begin = begin_at(question, starts, upper, by_time)
-    limit = None if question.where == NEWEST else question.count
-    reading = await read(
-        visit.connection,
-        begin,
-        upper,
-        question.tests,
-        count=limit,
-        is_committed_only=question.is_committed_only,
-        decode=visit.schemas.decoded if visit.schemas is not None and question.looks_into_values else None,
-    )
+    reading, upper = await search(visit, question)
     records = chosen(reading.records, question)
     outcomes, (keys, values) = await asyncio.gather(
-        outcomes_of(visit.connection, records), _decoded(visit, question, records)
+        outcomes_of(visit.connection, records), decoded(visit, question, records)
     )
     rows = []
     for record, key, value in zip(records, keys, values, strict=True):
@@ -234,8 +223,30 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
         command=question.command(decodes_values=visit.schemas is not None),
         is_command_wider=visit.schemas is not None and question.looks_into_values,
         is_live=is_live,
+        has_letters=names_letters(question.topic) or any(FoundLetter.of(record).tells for record in records),
     )
     return Rendered(f"Messages of {question.topic}", "messages.html", model)
+
+
+async def search(visit: Visit, question: Question) -> tuple[MessagesRead, Mapping[TopicPartition, int]]:
+    """Return the records that a search has read, and the ends of the partitions.
+
+    Raises NotThere, BadQuestion and KafkaError.
+    """
+    places = await partitions_of(visit, question)
+    starts, ends, stable = await _bounds(visit, places)
+    upper = stable if question.is_committed_only else ends
+    by_time = await _by_time(visit, question, places)
+    reading = await read(
+        visit.connection,
+        begin_at(question, starts, upper, by_time),
+        upper,
+        question.tests,
+        count=None if question.where == NEWEST else question.count,
+        is_committed_only=question.is_committed_only,
+        decode=visit.schemas.decoded if visit.schemas is not None and question.looks_into_values else None,
+    )
+    return reading, upper
 
 
 def _choice(topic: TopicInfo, rates: Rates) -> TopicChoice:
@@ -302,7 +313,7 @@ def _numbers(found: Found, places: Sequence[TopicPartition]) -> Offsets:
     return {place: offset for place in places if isinstance(offset := found[place], int)}
 
 
-async def _decoded(
+async def decoded(
     visit: Visit, question: Question, records: Sequence[ConsumerRecord]
 ) -> tuple[Sequence[Decoded | None], Sequence[Decoded | None]]:
     """Return the records' keys and values decoded by their schemas.

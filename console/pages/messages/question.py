@@ -23,7 +23,7 @@ NEWEST, START, OFFSET, TIME = "newest", "start", "offset", "time"
 WHERE: Final = (NEWEST, START, OFFSET, TIME)
 ALL: Final = "all"
 """The value of the query parameter `open` with which all records are open."""
-_OPTIONS: Final = {"key": "--key", "value": "--grep", "json": "--where", "header": "--header"}
+OPTIONS: Final = {"key": "--key", "value": "--grep", "json": "--where", "header": "--header"}
 """The options of `ottla consume` that filter as the page does, by the names of the page's filters."""
 
 
@@ -94,7 +94,7 @@ class Question:
         words += [] if self.partition is None else ["-p", str(self.partition)]
         words += [] if self.where == NEWEST else ["-c", str(self.count)]
         words += ["--committed"] if self.is_committed_only else []
-        for name, flag in _OPTIONS.items():
+        for name, flag in OPTIONS.items():
             if (text := self.texts.get(name)) and not (name == "json" and decodes_values):
                 words += option(flag, text)
         return command("consume", names=[self.topic], options=words)

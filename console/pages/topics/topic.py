@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ....client.admin import TOPIC_RESOURCE
 from ....client.admin.partition_states import topic_states
 from ....client.connections.metadata import TopicInfo
+from ....client.dead_letters.found import names_letters
 from ....protocol.errors import KafkaError
 from ...area import Rendered, Visit
 from ...charts import KIB, Chart, Span, draw
@@ -43,6 +44,11 @@ class TopicPage:
     def name(self) -> str:
         """The topic's name."""
         return self.row.name
+
+    @property
+    def has_letters(self) -> bool:
+        """True if the topic has a usual name for dead letters."""
+        return names_letters(self.name)
 
 
 async def topic_named(visit: Visit, *, age_max_s: float = WATCHED_S) -> TopicInfo:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.dead_letters.found import ErrorCounts, FoundLetter
+from ottla.client.dead_letters.places import is_at, places_of
 from ottla.client.dead_letters.resending import LETTER, CannotReplay, resent
 from ottla.client.dead_letters.settled import Settled, Stretch
 from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -100,6 +101,31 @@ def test_a_letter_that_was_a_letter_before_names_the_later_letter() -> None:
     headers = list(resent(FoundLetter.of(second), None, {}).headers)
     assert headers.count((LETTER, b"orders.dlq/0/30")) == 1
     assert len(headers) == 3
+
+
+# ------------------------------------------------------------ places
+
+
+def test_places_are_partitions_with_offsets() -> None:
+    assert places_of([]) == {}
+    places = places_of(["0:17,20-22", "2:3", "0:5"])
+    assert places == {0: {5, 17, 20, 21, 22}, 2: {3}}
+    assert [offset for offset in range(30) if is_at(a_letter(offset), places)] == [5, 17, 20, 21, 22]
+    assert is_at(a_letter(), {})
+
+
+@pytest.mark.parametrize(
+    "text", ["17", "0:", "x:1", ":1", "0:a", "0:5-2", "-1:3", "0:1,", f"0:{'1' * 20}", "\u0661:1"]
+)
+def test_a_place_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a place is PARTITION:OFFSET"):
+        places_of([text])
+
+
+def test_places_are_bounded() -> None:
+    for texts in (["0:0-100000"], ["0:0-99999", "1:0"]):
+        with pytest.raises(ValueError, match="more than 100,000 letters"):
+            places_of(texts)
 
 
 # ------------------------------------------------------------ progress
