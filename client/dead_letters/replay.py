@@ -21,8 +21,8 @@ from ..producer import Producer
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .found import FoundLetter
 from .reading import up_to
-from .resending import CannotReplay, Partitions, resent, target_of
-from .settled import Settled, Stretch
+from .resending import Partitions, resent, target_of
+from .settled import CannotReplay, Settled, Stretch
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class ReplayPlan:
     counts: ReplayCounts
 
 
-class Replay:
+class LetterReplay:
     """A replay of a topic's letters: `plan` counts the letters, and `run` sends them."""
 
     def __init__(self, request: ReplayRequest, connection: Mapping[str, Any]) -> None:

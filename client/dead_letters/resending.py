@@ -9,16 +9,13 @@ from ..exactly_once.batch import NewRecord
 from ..worker.letters import LetterHeaders
 from ..worker.retry_notes import without_note
 from .found import FoundLetter
+from .settled import CannotReplay
 
 LETTER: Final = "ottla.replay.letter"
 """The header of a record that was a letter: the letter's topic, partition and offset, as `orders.dlq/0/42`."""
 
 Partitions = Mapping[str, Collection[int]]
 """The partitions of each topic that exists."""
-
-
-class CannotReplay(Exception):
-    """A replay that is not possible as it was asked for. The message names the reason and the way on."""
 
 
 def target_of(letter: FoundLetter, to: str | None) -> str | None:

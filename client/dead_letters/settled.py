@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..worker.commit_metadata import BeyondCommit, decode, encode
 from ..worker.watermark import FinishedOffsets
-from .resending import CannotReplay
+
+
+class CannotReplay(Exception):
+    """A replay that is not possible as it was asked for. The message names the reason and the way on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla import Consumer, Producer
-from ottla.client.dead_letters.replay import Replay, ReplayRequest
+from ottla.client.dead_letters.replay import LetterReplay, ReplayRequest
 from ottla.client.failures import ProducerFenced
 from ottla.client.records import ConsumerRecord
 from ottla.client.worker.letters import letter_headers
@@ -201,7 +201,7 @@ def test_letters_without_an_origin_need_a_target(ottla: Run, topic: str, bootstr
 async def test_a_replay_that_is_cancelled_anywhere_goes_on_exactly(bootstrap: str, topic: str) -> None:
     """Runs are cancelled a little later each time, until one gets to the end."""
     connection = {"bootstrap_servers": bootstrap}
-    replay = Replay(ReplayRequest(f"{topic}.dlq"), connection)
+    replay = LetterReplay(ReplayRequest(f"{topic}.dlq"), connection)
     await write(bootstrap, topic, 60)
     plan = await replay.plan()
     assert plan.counts.chosen == 60 + LETTERS
@@ -221,7 +221,7 @@ async def test_a_replay_that_is_cancelled_anywhere_goes_on_exactly(bootstrap: st
 
 async def test_a_second_replay_fences_the_first(bootstrap: str, topic: str) -> None:
     connection = {"bootstrap_servers": bootstrap}
-    second = Replay(ReplayRequest(f"{topic}.dlq"), connection)
+    second = LetterReplay(ReplayRequest(f"{topic}.dlq"), connection)
     plan = await second.plan()
     others: list[Thread] = []
 
@@ -234,7 +234,7 @@ async def test_a_second_replay_fences_the_first(bootstrap: str, topic: str) -> N
         return True
 
     is_sending = False
-    first = Replay(ReplayRequest(f"{topic}.dlq", chooses=chooses), connection)
+    first = LetterReplay(ReplayRequest(f"{topic}.dlq", chooses=chooses), connection)
     plan = await first.plan()
     is_sending = True
     with pytest.raises(ProducerFenced):

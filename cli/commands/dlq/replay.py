@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 
 from ....client.dead_letters.places import Places, is_at, places_of
 from ....client.dead_letters.replay import (
-    Replay,
+    LetterReplay,
     ReplayCounts,
     ReplayPlan,
     ReplayRequest,
 )
-from ....client.dead_letters.resending import CannotReplay
+from ....client.dead_letters.settled import CannotReplay
 from ....client.failures import ProducerFenced
 from ....client.record_filters import RecordTest
 from ....client.records import ConsumerRecord
@@ -50,7 +50,7 @@ def replay(arguments: argparse.Namespace) -> None:
         from_start=arguments.from_start,
         skips_others=arguments.skip_others,
     )
-    work = Replay(request, connection_of(arguments))
+    work = LetterReplay(request, connection_of(arguments))
     plan = _carried_out(lambda: run_client(_planned(work), waits_for=None))
     counts = plan.counts
     if not arguments.dry_run:
@@ -84,14 +84,14 @@ def _carried_out(step: Callable[[], ResultT]) -> ResultT:
         ) from None
 
 
-async def _planned(work: Replay) -> ReplayPlan:
+async def _planned(work: LetterReplay) -> ReplayPlan:
     with ProgressLine() as progress:
         return await work.plan(
             lambda counts: progress.show(f"looked at {counts.looked_at:,} letters, {counts.chosen:,} to send")
         )
 
 
-async def _sent(work: Replay, plan: ReplayPlan) -> ReplayCounts:
+async def _sent(work: LetterReplay, plan: ReplayPlan) -> ReplayCounts:
     total, sent = plan.counts.chosen, 0
 
     with ProgressLine() as progress:

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Final
 
 from ....client.dead_letters.places import is_at, places_of
-from ....client.dead_letters.replay import Replay, ReplayCounts, ReplayPlan, ReplayRequest
-from ....client.dead_letters.resending import CannotReplay
+from ....client.dead_letters.replay import LetterReplay, ReplayCounts, ReplayPlan, ReplayRequest
+from ....client.dead_letters.settled import CannotReplay
 from ....client.record_filters import RecordTest
 from ....client.records import ConsumerRecord
 from ...area import BadQuestion, Change, Difference, Done, Form, FormField, Outdated, Visit
@@ -111,7 +111,7 @@ async def plan_replay(visit: Visit) -> Change:
     """Plan to send the letters of a form. Raises BadQuestion, and NotThere for an unknown topic."""
     selection = selection_of(visit)
     topic = await visit.topic(selection.request.topic, age_max_s=0)
-    replay = Replay(selection.request, visit.connection)
+    replay = LetterReplay(selection.request, visit.connection)
     plan = await _planned(replay)
     counts = plan.counts
     if not counts.chosen:
@@ -140,7 +140,7 @@ def _targets(counts: ReplayCounts) -> list[Difference]:
     ]
 
 
-async def _planned(replay: Replay, shown: ReplayPlan | None = None) -> ReplayPlan:
+async def _planned(replay: LetterReplay, shown: ReplayPlan | None = None) -> ReplayPlan:
     try:
         async with asyncio.timeout(PLAN_S):
             return await replay.plan(before=None if shown is None else shown.ends)
@@ -154,7 +154,7 @@ async def _planned(replay: Replay, shown: ReplayPlan | None = None) -> ReplayPla
 
 async def _replay(request: ReplayRequest, shown: ReplayPlan, visit: Visit) -> Done:
     """Send the letters that were shown. Raises Outdated if some of them were sent or deleted meanwhile."""
-    replay = Replay(request, visit.connection)
+    replay = LetterReplay(request, visit.connection)
     now = await _planned(replay, shown)
     if now.counts.targets != shown.counts.targets:
         raise Outdated(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ottla.client.dead_letters.found import ErrorCounts, FoundLetter
 from ottla.client.dead_letters.places import is_at, places_of
-from ottla.client.dead_letters.resending import LETTER, CannotReplay, resent
-from ottla.client.dead_letters.settled import Settled, Stretch
+from ottla.client.dead_letters.resending import LETTER, resent
+from ottla.client.dead_letters.settled import CannotReplay, Settled, Stretch
 from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ottla.client.worker.letters import letter_headers
 from ottla.client.worker.retry_notes import note_headers
