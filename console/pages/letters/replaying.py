@@ -24,7 +24,7 @@ PLAN_S: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class LetterSelection:
     """The letters that a form chooses, as the request of a replay and as words of the command line."""
 
     request: ReplayRequest
@@ -67,7 +67,7 @@ async def replay_form(visit: Visit) -> Form:
     )
 
 
-def selection_of(visit: Visit) -> Selection:
+def selection_of(visit: Visit) -> LetterSelection:
     """Return the letters that the fields of a form choose. Raises BadQuestion."""
     texts = {name: visit.text(name) for name in FILTERS}
     tests = filters_of(texts)
@@ -100,7 +100,7 @@ def selection_of(visit: Visit) -> Selection:
         from_start=from_start,
     )
     named = [*places_text, *(f"{name}: {text}" for name, text in texts.items() if text)]
-    return Selection(request, words, "; ".join(named) or "all")
+    return LetterSelection(request, words, "; ".join(named) or "all")
 
 
 def _passes(test: RecordTest, record: ConsumerRecord) -> bool:
