@@ -19,6 +19,10 @@ from .commit_metadata import (
 from .watermark import FinishedOffsets
 
 NO_TOPIC_ID = bytes(ID_BYTES)
+RUNS_THAT_FIT = 64
+EPOCHS_THAT_FIT = 16
+"""Numbers of runs and epochs that fit into the metadata, whatever the offsets."""
+assert bytes_at_most(RUNS_THAT_FIT, EPOCHS_THAT_FIT, (1 << 63) - 1) <= BYTES_MAX
 
 
 class Task:
@@ -190,6 +194,8 @@ class PartitionTasks:
         if finished.is_first(task.record.offset):
             return True
         more = self._begun + 1
+        if finished.run_count + more <= RUNS_THAT_FIT and finished.epoch_count <= EPOCHS_THAT_FIT:
+            return True
         if bytes_at_most(finished.run_count + more, finished.epoch_count, finished.span) <= BYTES_MAX:
             return True
         if self._exact_bytes is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from functools import cached_property
 from threading import Event
 from typing import Any
 
@@ -37,9 +38,6 @@ class WorkerRecord(ConsumerRecord):
 
     attempt: int
     """The number of this attempt, from 1 on."""
-    cancelled: Event
-    """An event that is set once the attempt is cancelled: it took longer than `timeout_s`, or the partition goes to
-    another member. Handlers that are plain functions look at it, or wait for it in place of `time.sleep`."""
     sent: list[NewRecord]
     """The records that the handler has sent."""
 
@@ -48,9 +46,14 @@ class WorkerRecord(ConsumerRecord):
         """Return a record for an attempt."""
         made = cls(*record)
         made.attempt = attempt
-        made.cancelled = Event()
         made.sent = []
         return made
+
+    @cached_property
+    def cancelled(self) -> Event:
+        """An event that is set once the attempt is cancelled: it took longer than `timeout_s`, or the partition goes to
+        another member. Handlers that are plain functions look at it, or wait for it in place of `time.sleep`."""
+        return Event()
 
     def send(
         self,
