@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-SEEDS, SEEDS_AT_ONCE = 100, 25
-FURTHER = ("133", *(f"{first}-{first + SEEDS_AT_ONCE}" for first in range(SEEDS, 300, SEEDS_AT_ONCE)))
-"""Further seeds, played one after the other while branches are missing; a disk runs full in seed 133."""
+SEEDS, SEEDS_AT_ONCE = 75, 25
+FURTHER = ("110", "133", *(f"{first}-{first + SEEDS_AT_ONCE}" for first in range(SEEDS, 300, SEEDS_AT_ONCE)))
+"""Further seeds, played one after the other while branches are missing: seed 110 has a request of an old broker epoch,
+and a disk runs full in seed 133."""
 BRANCHES = frozenset(
     {
         "ISR change refused: FENCED_LEADER_EPOCH",
