@@ -10,7 +10,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -113,6 +113,18 @@ def main(
 
     `goals`: by the name of a reading.
     """
+    args = parsed(command_line(description, figures, rounds, launchers), figures)
+    compare(args, figures, launchers, goals)
+    return 0
+
+
+def command_line(
+    description: str | None,
+    figures: Collection[str],
+    rounds: int,
+    launchers: Mapping[str, Launch] = LAUNCHERS,
+) -> argparse.ArgumentParser:
+    """Return the parser of a benchmark's command, to which the benchmark may add options."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -121,9 +133,25 @@ def main(
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--json", action="store_true", help="print the readings as JSON, and no table")
     parser.add_argument("--record", type=Path, help="append the readings to this file")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser, figures: Collection[str]) -> argparse.Namespace:
+    """Return the arguments of the command. The program ends with an error if a figure is unknown."""
     args = parser.parse_args()
     if unknown := set(args.figures) - set(figures):
         parser.error(f"unknown figure {sorted(unknown)[0]}: choose from {', '.join(figures)}")
+    return args
+
+
+def compare(
+    args: argparse.Namespace,
+    figures: Mapping[str, Figure],
+    launchers: Mapping[str, Launch] = LAUNCHERS,
+    goals: Mapping[str, Goal] | None = None,
+    **parameters: object,
+) -> None:
+    """Measure the selected figures; show and record the readings. `parameters` of the load are recorded with them."""
     chosen = {args.only: launchers[args.only]} if args.only else launchers
     console = Console(stderr=args.json)
     wanted = args.figures or list(figures)
@@ -133,8 +161,7 @@ def main(
     else:
         show(results, list(chosen), goals or {}, console)
     if args.record:
-        record(args.record, rounds=args.rounds, results=results)
-    return 0
+        record(args.record, rounds=args.rounds, **parameters, results=results)
 
 
 def record(path: Path, **readings: object) -> None:
