@@ -124,6 +124,20 @@ OPTIONS = (
     ),
     OptionRow("includeHeaders", "true or false", "false", "Whether rows have the column `headers`."),
     OptionRow(
+        "largeMessageStore",
+        "URL",
+        "",
+        "Object store of large values, the `large_message_store` of the producers. Executors reach it with the "
+        "credentials of their environment. Default: a row has the reference to such a value.",
+    ),
+    OptionRow(
+        "largeMessageMaxBytes",
+        "whole number",
+        str(64 * 1024 * 1024),
+        "Largest value that is fetched from the store. A larger value counts as lost data.",
+        unit="bytes",
+    ),
+    OptionRow(
         "progressGroup",
         "name of a group",
         "",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from ...client.arguments import topic_name
+from ...client.objects.urls import parsed
 from ...client.records import TopicPartition
 from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ..options import Queries, WrongOption, boolean, client_options, known_only, whole_number
@@ -28,6 +29,7 @@ CLIENT_OPTIONS: Mapping[str, type] = {
     "max_partition_fetch_bytes": int,
 }
 """Options `kafka.*` of the consumer, in addition to those of every client."""
+VALUE_BYTES_MAX = 64 * 1024 * 1024
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|sec|second|m|min|minute|h|hour|d|day)s?\s*")
 _MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
 _MS |= {"h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000}
@@ -68,6 +70,10 @@ class SourceSettings:
     isolation: str | None
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    store_url: str | None = None
+    """The object store of large values; None if rows have references to them."""
+    value_bytes_max: int = VALUE_BYTES_MAX
+    """The largest value in bytes that is fetched from the store."""
     late_timestamp: Literal["error", "latest"] = "error"
     """Reaction if no record is as recent as a starting timestamp."""
     max_offsets: int | None = None
@@ -94,6 +100,8 @@ def read_settings(options: Mapping[str, str], *, streaming: bool) -> SourceSetti
         client=client,
         fail_on_data_loss=_flag(given, "failOnDataLoss", True),
         include_headers=_flag(given, INCLUDE_HEADERS, False),
+        store_url=_if_given(given, "largeMessageStore", _store),
+        value_bytes_max=_number(given, "largeMessageMaxBytes") or VALUE_BYTES_MAX,
         late_timestamp=_strategy(given),
         max_offsets=maximum,
         min_offsets=minimum,
@@ -247,6 +255,14 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
 def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
     found = _if_given(given, name, boolean)
     return default if found is None else found
+
+
+def _store(name: str, value: str) -> str:
+    try:
+        parsed(value)
+    except ValueError as error:
+        raise WrongOption(f"option {name!r}: {error}") from None
+    return value
 
 
 def _duration(name: str, value: str) -> int:

@@ -18,6 +18,7 @@ from ...client.consuming.fetched import FetchedRecords, consumer_records, unread
 from ...client.consuming.options import ConsumerConnection, FetchingOptions
 from ...client.consuming.slice_reader import SliceReader
 from ...client.failures import UnreadableRecords
+from ...client.objects.opening import open_store
 from ...client.options import group_of
 from ...client.records import CREATE_TIME, LOG_APPEND_TIME
 from ...client.security.security import security_of
@@ -32,6 +33,7 @@ from .data_loss import DataLoss
 from .rows import RowBuilder, TypeRun
 from .settings import READ_COMMITTED, SourceSettings
 from .slices import Range
+from .stored_values import StoredValues
 
 BATCH_BYTES = 8 * 1024 * 1024
 """Size in bytes of keys and values at which an Arrow batch is complete."""
@@ -69,7 +71,8 @@ class _Reading:
         self._fetching = _fetch_options(slice_)
         self._loop = shared_loop()
         self._rows = RowBuilder(slice_.range.partition)
-        self._columns = Columns(with_headers=slice_.settings.include_headers)
+        self._values = _stored_values(slice_, self._loop, self._loss)
+        self._columns = Columns(with_headers=slice_.settings.include_headers or self._values is not None)
         self._types: list[TypeRun] = []
         self._cluster = _cluster(self._loop, slice_.settings.client)
         self._reader: SliceReader | None = None
@@ -78,11 +81,9 @@ class _Reading:
         """Yield all Arrow batches of the slice."""
         for _ in self._decoded() if self._range.window is None else self._counted():
             if self._columns.size >= BATCH_BYTES or self._columns.rows >= BATCH_ROWS:
-                yield self._batch()
+                yield from self._batches()
         if self._columns.rows:
-            batch = self._batch()
-            if batch.num_rows:
-                yield batch
+            yield from (batch for batch in self._batches() if batch.num_rows)
 
     def close(self) -> None:
         """Stop fetching. The connections stay open for the next task of this process."""
@@ -149,6 +150,14 @@ class _Reading:
             rows += self._types.pop()[0]
         self._types.append((rows, kind))
 
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows so far; several batches if objects of a store are their values."""
+        batch = self._batch()
+        if self._values is None:
+            yield batch
+        else:
+            yield from self._values.batches(batch)
+
     def _batch(self) -> pa.RecordBatch:
         buffers = column_buffers(self._columns.finish())
         batch = self._rows.batch(buffers, self._types)
@@ -204,6 +213,20 @@ class _Reading:
 def _unreadable(error: UnreadableRecords) -> str:
     topic, index = error.partition
     return f"{topic}-{index}: the batch at offset {error.offset} cannot be read: {error.reason.message}"
+
+
+def _stored_values(slice_: Slice, loop: LoopThread, loss: DataLoss) -> StoredValues | None:
+    settings = slice_.settings
+    if settings.store_url is None:
+        return None
+    connection = group_of(ConsumerConnection, settings.client)
+    return StoredValues(
+        open_store(settings.store_url, connection.request_timeout_ms / 1000),
+        settings.value_bytes_max,
+        loop,
+        loss,
+        keeps_headers=settings.include_headers,
+    )
 
 
 def _fetch_options(slice_: Slice) -> FetchOptions:

@@ -123,6 +123,10 @@ def test_limits() -> None:
             "give one of them",
         ),
         ({"subscribe": "a", "includeHeaders": "yes"}, "'includeHeaders' is true or false"),
+        (
+            {"subscribe": "a", "largeMessageStore": "https://h/x"},
+            "'largeMessageStore': the URL of an object store is",
+        ),
         ({"subscribe": "a", "startingOffsetsByTimestampStrategy": "x"}, "is error or latest, not 'x'"),
     ],
 )
