@@ -6,6 +6,7 @@ are never part of a URL.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ _PERMANENT: Final = (
     "UnknownConfigurationKeyError",
 )
 """The errors of obstore that no repeated attempt cures."""
+_NO_TLS: Final = "HTTP error: builder error"
 _QUERY: Final = re.compile(r"\?[^\s\"')]+")
 _NO_RETRIES: Final = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
 """RetryingStore repeats the attempts, since it notices an object that an attempt without an answer has created."""
@@ -52,21 +54,19 @@ def need_obstore() -> Any:
 def bucket_store(scheme: str, bucket: str, prefix: str, attempt_s: float) -> BucketStore:
     """Return the store of a bucket, below a prefix. Raises ModuleNotFoundError, and ObjectStoreFailed for a wrong
     configuration in the environment."""
-    stores = need_obstore().store
+    package = need_obstore()
+    stores = package.store
     url = f"{scheme}://{bucket}/{prefix}"
     if scheme == "memory":
         return BucketStore(url, _IN_MEMORY.setdefault(f"{bucket}/{prefix}", stores.MemoryStore()))
     kind = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}[scheme]
-    with _translated():
+    client = {"timeout": timedelta(seconds=attempt_s), "allow_http": _allows_http()}
+    try:
         return BucketStore(
-            url,
-            kind(
-                bucket,
-                prefix=prefix or None,
-                client_options={"timeout": timedelta(seconds=attempt_s)},
-                retry_config=_NO_RETRIES,
-            ),
+            url, kind(bucket, prefix=prefix or None, client_options=client, retry_config=_NO_RETRIES)
         )
+    except package.exceptions.BaseError as error:
+        raise ObjectStoreFailed(f"the environment does not say how to reach {url}: {_said(error)}") from None
 
 
 class BucketStore:
@@ -135,9 +135,18 @@ def _translated() -> Iterator[None]:
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
         raise ObjectExists("there is an object with this key") from None
     except exceptions.BaseError as error:
+        if _NO_TLS in str(error):
+            raise ObjectStoreFailed(
+                f"{_said(error)}: an endpoint without TLS needs AWS_ALLOW_HTTP=true"
+            ) from None
         permanent = type(error).__name__ in _PERMANENT
         kind = ObjectStoreFailed if permanent else ObjectStoreUnavailable
         raise kind(_said(error)) from None  # The cause may have a token in its URL.
+
+
+def _allows_http() -> bool:
+    """Return whether the environment allows endpoints without TLS; obstore reads this name without options alone."""
+    return os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1", "yes")
 
 
 def _said(error: Exception) -> str:

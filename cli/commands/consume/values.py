@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ....client.failures import UnreadableValue
+from ....client.failures import ObjectStoreFailed, UnreadableValue
 from ...arguments.options import CommandParser
 from ...failures import CommandFailed, UsageError
 
@@ -38,7 +38,7 @@ def values_of(arguments: argparse.Namespace) -> dict[str, Any]:
         open_store(arguments.store, 1)
     except ValueError as error:
         raise UsageError(f"--store: {error}") from None
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, ObjectStoreFailed) as error:
         raise CommandFailed(str(error)) from None
     return {"large_message_store": arguments.store}
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ....client.admin import Admin
 from ....client.admin.values import TOPIC_RESOURCE
+from ....client.failures import ObjectStoreFailed
 from ....client.objects.opening import open_store
 from ....client.objects.references import folder_of
 from ....client.objects.store import ObjectStore
@@ -70,7 +71,7 @@ def _opened(url: str) -> ObjectStore:
         return open_store(url, PATIENCE_S)
     except ValueError as error:
         raise UsageError(f"--store: {error}") from None
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, ObjectStoreFailed) as error:
         raise CommandFailed(str(error)) from None
 
 
