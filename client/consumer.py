@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
@@ -164,6 +164,9 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
         """The cached metadata of the cluster, for clients built on this consumer."""
         if topics:
             self.subscribe(topics)
+        self.handling = settings.tracing.handling(connection.client_id, group_id)
+        """The maker of the spans of handled records, for clients built on this consumer; None without traces."""
+        self._traced = None if self.handling is None else self.handling.records(self.__anext__)
         self._stopping: asyncio.Task[None] | None = None
         self._readers: list[TransactionReader] = []
 
@@ -176,10 +179,12 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
     ) -> None:
         if kind is None:
             self.reading.finish()
+        if self._traced is not None:
+            self._traced.end(error)
         await self.stop()
 
-    def __aiter__(self) -> Consumer:
-        return self
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        return self if self._traced is None else self._traced
 
     async def __anext__(self) -> ConsumerRecord:
         try:
@@ -214,6 +219,8 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
         A cancelled caller does not interrupt it, so that the other members need not wait for the session timeout.
         Raises an exception of a rebalance listener that no read has raised yet.
         """
+        if self._traced is not None:
+            self._traced.end()
         if self._life.stop():
             self._stopping = asyncio.ensure_future(self._stop())
             await asyncio.shield(self._stopping)

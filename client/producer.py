@@ -134,6 +134,7 @@ class Producer(RecordWriter):
             "key_serializer": None,
             "value_serializer": None,
             "delivery_timeout_ms": max(delivery_ms, 1),
+            "tracing": False,  # A record has its context before it is written to the spool.
         }
 
         def courier(name: str) -> Producer:

@@ -15,6 +15,7 @@ from ..large_message_options import LargeMessages, check_large_messages
 from ..objects.opening import open_store
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
+from ..tracing.options import TracingOptions
 from .assigned import FetchOptions
 from .deserialization import Deserialization, Deserializer, deserialization
 from .large_messages.assemblies import Assemblies
@@ -69,6 +70,7 @@ class ConsumerOptions(ReadingOptions, SecurityKeywords, total=False):
     audit_tier: str | None
     audit_bucket_ms: int
     audit_interval_ms: int
+    tracing: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +288,7 @@ CONSUMER_GROUPS = (
     HandingOutOptions,
     AssemblingOptions,
     ConsumerAudit,
+    TracingOptions,
     SecurityOptions,
 )
 CONSUMER_OPTIONS = declared_options(*CONSUMER_GROUPS)
@@ -302,6 +305,7 @@ class ConsumerSettings:
     handing_out: HandingOutOptions
     assembling: AssemblingOptions
     audit: ConsumerAudit
+    tracing: TracingOptions
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> ConsumerSettings:
@@ -314,6 +318,7 @@ class ConsumerSettings:
             handing_out=group_of(HandingOutOptions, options),
             assembling=group_of(AssemblingOptions, options),
             audit=group_of(ConsumerAudit, options),
+            tracing=group_of(TracingOptions, options),
         )
 
 

@@ -14,6 +14,7 @@ from ..large_message_options import LargeMessages, check_large_messages
 from ..objects.opening import open_store
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
+from ..tracing.options import TracingOptions
 from .batches import compression_named
 from .large_messages.referrer import Referrer
 from .large_messages.splitter import Splitter
@@ -55,6 +56,7 @@ class WriterOptions(SecurityKeywords, total=False):
     audit_tier: str
     audit_bucket_ms: int
     audit_interval_ms: int
+    tracing: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +252,7 @@ WRITER_GROUPS = (
     RecordOptions,
     SplittingOptions,
     WriterAudit,
+    TracingOptions,
     SecurityOptions,
 )
 
@@ -321,6 +324,7 @@ class WriterSettings:
     records: RecordOptions
     splitting: SplittingOptions
     audit: WriterAudit
+    tracing: TracingOptions
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> WriterSettings:
@@ -333,7 +337,18 @@ class WriterSettings:
             records=group_of(RecordOptions, options),
             splitting=group_of(SplittingOptions, options),
             audit=group_of(WriterAudit, options),
+            tracing=group_of(TracingOptions, options),
         )
+
+    def intake(self) -> Intake:
+        """Return the converter that makes records from the arguments of `send`. Raises ModuleNotFoundError for traces
+        without their package."""
+        creation = self.tracing.creation(self.connection.client_id)
+        if creation is None:
+            return self.records.intake()
+        from .traced_intake import TracedIntake  # It imports OpenTelemetry.
+
+        return TracedIntake(self.records.key_serializer, self.records.value_serializer, creation)
 
     @property
     def max_block_s(self) -> float:

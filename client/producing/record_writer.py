@@ -84,7 +84,7 @@ class RecordWriter(UsedWithAwait):
                     max_block_s=settings.max_block_s,
                     retry_backoff_max_ms=sending.retry_backoff_max_ms,
                 ),
-                intake=settings.records.intake(),
+                intake=settings.intake(),
                 splitter=settings.splitting.splitter(sending.request_bytes),
                 referrer=settings.splitting.referrer(
                     sending.request_bytes, sending.delivery_timeout_s, time.time

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ...network.threads import in_thread
 from .. import consumer
@@ -38,16 +38,20 @@ class Consumer(Facade):
         self._consumer = consumer.Consumer(*topics, **options)
         self._loop = shared_loop()
         super().__init__(self._consumer, self._loop)
+        handling = self._consumer.handling
+        self._traced = None if handling is None else handling.loop(self.__next__)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and not self._loop.left_behind:
             self._consumer.reading.finish()
+        if self._traced is not None:
+            self._traced.end(error)
         self.stop()
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self if self._traced is None else self._traced
 
     def __next__(self) -> ConsumerRecord:
         """Return the next record; the iteration ends once another thread has stopped the consumer."""

@@ -32,6 +32,7 @@ IN_PLACE_OF = {
     "RecordDelivery": "Future[RecordMetadata]",
     "ColumnsDelivery": "ColumnsSent",
     "asyncio.Future": "Future",
+    "AsyncIterator": "Iterator",
     "AsyncGenerator[CommittedTransaction, None]": "Generator[CommittedTransaction, None, None]",
 }
 """Result types of blocking calls, by the types that only an event loop can use."""
