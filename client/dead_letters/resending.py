@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from ..exactly_once.batch import NewRecord
 from ..worker.letters import LetterHeaders
 from ..worker.retry_notes import without_note
 from .found import FoundLetter
@@ -18,12 +17,22 @@ Partitions = Mapping[str, Collection[int]]
 """The partitions of each topic that exists."""
 
 
+class Resent(NamedTuple):
+    """The arguments of `Producer.send` for a letter that is sent back."""
+
+    topic: str
+    value: Any
+    key: Any
+    partition: int | None
+    headers: LetterHeaders
+
+
 def target_of(letter: FoundLetter, to: str | None) -> str | None:
     """Return the topic that a letter goes to: `to`, or else its topic of origin; None if it tells none."""
     return letter.topic if to is None else to
 
 
-def resent(letter: FoundLetter, to: str | None, partitions: Partitions) -> NewRecord:
+def resent(letter: FoundLetter, to: str | None, partitions: Partitions) -> Resent:
     """Return the record that is sent for a letter.
 
     It has the letter's key, value and headers, without the headers of the error and of a retry, and a header that names
@@ -34,7 +43,7 @@ def resent(letter: FoundLetter, to: str | None, partitions: Partitions) -> NewRe
     if topic is None:
         raise CannotReplay(f"{record.topic}:{record.partition}:{record.offset} tells no topic of origin")
     goes_home = topic == letter.topic and letter.partition in partitions.get(topic, ())
-    return NewRecord(
+    return Resent(
         topic,
         record.value,
         record.key,
