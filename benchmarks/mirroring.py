@@ -20,8 +20,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -32,10 +32,11 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from ottla import Admin
 from tests.programs.mirroring import MIRROR
 
-from .clusters import Cluster, Node, ottla_cluster
+from .clusters import Cluster, Node
 from .compare import admin_of, cpu_seconds, new_topic, one_by_one, steady_writer, write_to
-from .kafka import JVM_FLAGS, kafka_cluster
+from .kafka import JVM_FLAGS
 from .rounds import Figure, Goal, Launch, Row, main, percentile
+from .single_broker import LAUNCHERS, kafka, ottla
 
 PARTITIONS = 6
 GIGABYTES, RECORD_BYTES = 1.0, 1024
@@ -47,25 +48,10 @@ DEADLINE_S = 120.0
 LOOK_EVERY_S = 0.1
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 """Topic setting: the source stamps records when it appends them, in milliseconds. Copies keep the timestamp."""
-ONE_BROKER = {
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
 GOALS = {"MB per CPU s": Goal(3, is_least=True)}
 
 
-# ---------------------------------------------------------------- the clusters, and copying processes
-
-
-def ottla(data: Path, *, settings: Mapping[str, str] | None = None) -> AbstractContextManager[Cluster]:
-    return ottla_cluster(data, brokers=1, quorum=1, settings=settings)
-
-
-def kafka(data: Path, *, settings: Mapping[str, str] | None = None) -> AbstractContextManager[Cluster]:
-    return kafka_cluster(data, brokers=1, quorum=1, settings=ONE_BROKER | dict(settings or {}))
-
-
-LAUNCHERS: dict[str, Launch] = {"ottla": ottla, "kafka": kafka}
+# ---------------------------------------------------------------- copying processes
 
 
 @contextmanager
