@@ -38,6 +38,7 @@ WITHOUT_ADVISORIES = {
     "lazy-loader",
     "lz4",
     "obstore",
+    "opentelemetry-api",
     "pandas",
     "pysyncobj",
     "pyspark",

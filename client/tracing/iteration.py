@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from ..records import ConsumerRecord
 
-if TYPE_CHECKING:
-    from .spans import Handling
+
+class CurrentSpan(Protocol):
+    """The span of the record that a loop handles now."""
+
+    def begin(self, record: ConsumerRecord) -> None:
+        """Begin the span of a record."""
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the span of the last record, if there is one."""
 
 
 class TracedRecords:
     """The records of a consumer for `async for`, each handled in its span."""
 
-    def __init__(self, handling: Handling, read: Callable[[], Awaitable[ConsumerRecord]]) -> None:
+    def __init__(self, span: CurrentSpan, read: Callable[[], Awaitable[ConsumerRecord]]) -> None:
         """`read` returns the next record, and raises StopAsyncIteration after the last one."""
-        self._in_hand = handling.in_hand()
+        self._span = span
         self._read = read
 
     def __aiter__(self) -> Self:
@@ -24,22 +31,22 @@ class TracedRecords:
 
     async def __anext__(self) -> ConsumerRecord:
         """End the span of the last record, and return the next record in a span of its own."""
-        self._in_hand.end()
+        self._span.end()
         record = await self._read()
-        self._in_hand.begin(record)
+        self._span.begin(record)
         return record
 
     def end(self, error: BaseException | None = None) -> None:
         """End the span of the last record. `error` is the exception that ended its handling."""
-        self._in_hand.end(error)
+        self._span.end(error)
 
 
 class TracedLoop:
     """The records of a consumer for a plain `for`, each handled in its span."""
 
-    def __init__(self, handling: Handling, read: Callable[[], ConsumerRecord]) -> None:
+    def __init__(self, span: CurrentSpan, read: Callable[[], ConsumerRecord]) -> None:
         """`read` returns the next record, and raises StopIteration after the last one."""
-        self._in_hand = handling.in_hand()
+        self._span = span
         self._read = read
 
     def __iter__(self) -> Self:
@@ -47,11 +54,11 @@ class TracedLoop:
 
     def __next__(self) -> ConsumerRecord:
         """End the span of the last record, and return the next record in a span of its own."""
-        self._in_hand.end()
+        self._span.end()
         record = self._read()
-        self._in_hand.begin(record)
+        self._span.begin(record)
         return record
 
     def end(self, error: BaseException | None = None) -> None:
         """End the span of the last record. `error` is the exception that ended its handling."""
-        self._in_hand.end(error)
+        self._span.end(error)

@@ -94,11 +94,11 @@ class Handling:
 
     def records(self, read: Callable[[], Awaitable[ConsumerRecord]]) -> TracedRecords:
         """Return the records that `read` returns for `async for`, each handled in its span."""
-        return TracedRecords(self, read)
+        return TracedRecords(self.in_hand(), read)
 
     def loop(self, read: Callable[[], ConsumerRecord]) -> TracedLoop:
         """Return the records that `read` returns for a plain `for`, each handled in its span."""
-        return TracedLoop(self, read)
+        return TracedLoop(self.in_hand(), read)
 
     def _told(self, record: ConsumerRecord) -> dict[str, AttributeValue]:
         attributes = _attributes("process", record.topic, self._client_id)

@@ -145,7 +145,7 @@ async def test_a_span_of_a_loop_ends_with_the_next_record(exported: InMemorySpan
             raise StopAsyncIteration
         return left.pop(0)
 
-    traced = TracedRecords(Handling("c", "g"), read)
+    traced = TracedRecords(Handling("c", "g").in_hand(), read)
     inner = trace.get_tracer("program")
     async for found in traced:
         with inner.start_as_current_span(f"work {found.offset}"):
