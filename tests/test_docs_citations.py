@@ -14,7 +14,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-OTHER_PAGES = [ROOT / "benchmarks/README.md", ROOT / "examples/replicated_database/README.md"]
+OTHER_PAGES = [
+    ROOT / "benchmarks/README.md",
+    ROOT / "examples/outbox/README.md",
+    ROOT / "examples/replicated_database/README.md",
+]
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), *OTHER_PAGES]
 PACKAGES = (
     "benchmarks",

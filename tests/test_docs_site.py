@@ -14,7 +14,12 @@ from tests.chromium import NEEDS_CHROMIUM, launched
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"
 TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
-OF_OTHER_FOLDERS = ("benchmarks/README.md", "deploy/README.md", "examples/replicated_database/README.md")
+OF_OTHER_FOLDERS = (
+    "benchmarks/README.md",
+    "deploy/README.md",
+    "examples/outbox/README.md",
+    "examples/replicated_database/README.md",
+)
 
 
 def named_pages() -> list[Path]:
