@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ..records import TopicPartition
+from ..records import ConsumerRecord, TopicPartition
 from .fetched import FetchedRecords
 
 CHUNKS_AHEAD = 2
@@ -26,6 +27,17 @@ class FetchOptions:
     rack: str = ""
 
 
+class KeptRecords(NamedTuple):
+    """Records that were taken from the fetched ones, and wait for a value that is an object of a store."""
+
+    read: list[ConsumerRecord]
+    """The records as they are in the log."""
+    given: list[ConsumerRecord]
+    """The records to hand out, at least one, with large messages assembled."""
+    end: int
+    """The offset after the records."""
+
+
 @dataclass(slots=True, eq=False)
 class AssignedPartition:
     """A partition assigned to a consumer, with its position and its fetched records. `position`: the offset of the next
@@ -45,6 +57,8 @@ class AssignedPartition:
     """True while the partition changes hands: it is neither fetched nor handed out."""
     high_watermark: int = -1
     buffer: list[FetchedRecords] = field(default_factory=list)
+    kept: KeptRecords | None = None
+    """Records before those of the buffer, the first of which is at `position`."""
     ended: bool = False
     """True if nothing can be fetched after the buffer, since that place is out of range, or the end of the buffer is
     unknown.
@@ -69,6 +83,16 @@ class AssignedPartition:
     """True if the position was changed since records were last taken."""
 
     @property
+    def has_records(self) -> bool:
+        """True if fetched records are here, so that the caller may take some."""
+        return bool(self.buffer) or self.kept is not None
+
+    @property
+    def read_to(self) -> int | None:
+        """The offset after the last record taken from the buffer; None while the position is unknown."""
+        return self.position if self.kept is None else self.kept.end
+
+    @property
     def has_room(self) -> bool:
         """True while fewer than CHUNKS_AHEAD fetched chunks are buffered, so that more is fetched in advance."""
         return len(self.buffer) < CHUNKS_AHEAD
@@ -89,5 +113,6 @@ class AssignedPartition:
         self.ended = False
         self.give_from, self.moved = give_from, True
         self.buffer.clear()
+        self.kept = None
         if self.refused:  # The refusal may have been about the old position only, where no record exists.
             self.refused, self.failed_leader = False, None

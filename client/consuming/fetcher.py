@@ -253,7 +253,7 @@ class Fetcher:
             for state in self.assigned.values()
             if state.position is not None
             and not (state.paused or state.held)
-            and not (state.ended and state.buffer)
+            and not (state.ended and state.has_records)
         ]
 
     def _broker_for(self, state: AssignedPartition, now: float) -> int | None:
@@ -432,7 +432,7 @@ class Fetcher:
                 self._failed_for_good(state, leader, KafkaError(code, reason))
                 return
             state.ended = True
-            if not state.buffer:
+            if not state.has_records:
                 state.look_up(self._options.reset_timestamp)
         elif code.retriable:
             self._leader_failed(state, leader, retry_at_s)

@@ -8,7 +8,7 @@ from itertools import chain
 from ...protocol.errors import KafkaError
 from ..failures import SerializationFailed
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from .assigned import AssignedPartition
+from .assigned import AssignedPartition, KeptRecords
 from .fetcher import Fetcher
 from .handed_out import HandedOut
 from .large_messages.assembly import Assembly
@@ -75,6 +75,10 @@ class Inbox:
         if len(self.unread):
             for partition, offset in self._drop(partitions).items():
                 self._go_back(self._fetcher.assigned[partition], offset)
+        for partition in partitions:
+            state = self._fetcher.assigned[partition]
+            if state.kept is not None:
+                self._go_back(state, state.kept.given[0].offset)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop unread records of partitions whose positions have changed."""
@@ -102,7 +106,7 @@ class Inbox:
         if self._assembly is None or state is None:
             return OffsetAndMetadata(offset)
         self._notice_move(self._assembly, state)
-        read_to = 0 if state.position is None else state.position
+        read_to = state.read_to or 0
         return place(self._assembly.start_of(partition, offset, read_to, state.give_from), offset)
 
     def resume(self, state: AssignedPartition, found: OffsetAndMetadata) -> None:
@@ -127,7 +131,7 @@ class Inbox:
         if self._referenced is not None:
             self._referenced.begin_read(
                 lambda partition: self._wanted(partition, partitions),
-                lambda partition: bool(self._fetcher.assigned[partition].buffer),
+                lambda partition: self._fetcher.assigned[partition].has_records,
             )
         for state in self.in_turn(partitions) if limit > 0 else ():
             partition = state.partition
@@ -137,7 +141,7 @@ class Inbox:
                 start = state.position
                 read, records, has_headers = self._take_from(state, limit)
                 if self._referenced is not None and has_headers:
-                    records = self._with_values(state, records, self._referenced)
+                    records = self._with_values(state, read, records, self._referenced)
                 if self._deserialize is not None:
                     records = self._deserialized(state, records, self._deserialize)
                 if self.handed_out is not None and start is not None and (end := state.position) is not None:
@@ -166,7 +170,7 @@ class Inbox:
 
         def ready_from(begin: int) -> Iterator[int]:
             for number in chain(range(begin, len(ring)), range(begin)):
-                if assigned[ring[number]].buffer and self._wanted(ring[number], partitions):
+                if assigned[ring[number]].has_records and self._wanted(ring[number], partitions):
                     yield number
 
         for number in self._turns.take(ready_from):
@@ -175,7 +179,7 @@ class Inbox:
 
     def enough(self, state: AssignedPartition) -> None:
         """End a read at `state`, which `in_turn` yielded last; if records remain, the next read begins with it."""
-        self._turns.ended_at(self._place, has_more=bool(state.buffer))
+        self._turns.ended_at(self._place, has_more=state.has_records)
 
     def _wanted(self, partition: TopicPartition, partitions: set[TopicPartition]) -> bool:
         state = self._fetcher.assigned[partition]
@@ -212,6 +216,11 @@ class Inbox:
             if assembly.crowded(state.partition):
                 assembly.forget(state.partition, self.positions()[state.partition])
         read: list[ConsumerRecord] = []
+        if (kept := state.kept) is not None:
+            read, records, has_headers = [*kept.read], kept.given[:limit], True
+            state.kept, state.position = None, kept.end
+            if len(kept.given) > limit:
+                _keep(state, read, kept.given[limit:])
         while state.buffer and len(records) < limit:
             chunk = state.buffer[0]
             wanted = limit - len(records)
@@ -246,12 +255,21 @@ class Inbox:
         return self._referenced.waits(state.partition, max(state.position, state.give_from))
 
     def _with_values(
-        self, state: AssignedPartition, records: list[ConsumerRecord], referenced: ReferencedValues
+        self,
+        state: AssignedPartition,
+        read: list[ConsumerRecord],
+        records: list[ConsumerRecord],
+        referenced: ReferencedValues,
     ) -> list[ConsumerRecord]:
-        """Return the records before the first whose value is not here yet; raise its failure if it is the first."""
+        """Return the records before the first whose value is not here yet; raise its failure if it is the first. The
+        others are kept for the next reads."""
         found = referenced.resolve(state.partition, records)
         if found.stop is not None:
-            self._go_back(state, found.stop)
+            if state.moved:  # Damage after the records has changed the position.
+                self._go_back(state, found.stop)
+            else:
+                after = () if state.kept is None else state.kept.given
+                _keep(state, read, [*records[len(found.records) :], *after])
         if found.failure is not None:
             raise found.failure
         return found.records
@@ -284,3 +302,12 @@ class Inbox:
                     break
                 raise
         return done
+
+
+def _keep(state: AssignedPartition, read: list[ConsumerRecord], given: list[ConsumerRecord]) -> None:
+    """Keep the last records that were taken from a partition's buffer for later reads, `given` to hand them out."""
+    end = state.read_to
+    assert end is not None, "its records were read"
+    stop = given[0].offset
+    state.kept = KeptRecords([record for record in read if record.offset >= stop], given, end)
+    state.position = stop

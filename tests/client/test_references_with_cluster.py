@@ -137,14 +137,14 @@ async def test_many_values_come_in_order_through_a_small_buffer(
     bootstrap: str, topic: str, folder: Path
 ) -> None:
     async with Producer(**writing(bootstrap, folder)) as producer:
-        for number in range(120):
+        for number in range(60):
             await producer.send(topic, value(number, 20_000 if number % 3 else 100))
         await producer.flush()
     for options in ({}, {"large_message_buffer_bytes": 45_000}, {"max_poll_records": 3}):
         async with Consumer(topic, **reading(bootstrap, folder, **options)) as consumer:
-            records = await take(consumer, 120)
+            records = await take(consumer, 60)
         assert [record.value for record in records] == [
-            value(number, 20_000 if number % 3 else 100) for number in range(120)
+            value(number, 20_000 if number % 3 else 100) for number in range(60)
         ]
 
 

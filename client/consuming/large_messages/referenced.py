@@ -1,7 +1,7 @@
 """The values that a consumer's records refer to: fetched from an object store ahead of the reads, within a bound.
 
-A read takes records up to the first whose value is not here yet, and goes back to it; the read after the arrival takes
-it. So values are handed out in the order of their records, and a position never lies behind a value that is missing.
+A read takes records up to the first whose value is not here yet, and the read after the arrival goes on with it. So
+values are handed out in the order of their records, and a position never lies behind a value that is missing.
 """
 
 from __future__ import annotations
