@@ -7,6 +7,8 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import Context, copy_context
+from functools import partial
 
 from ..consuming.deserialization import Deserialization
 from ..exactly_once.batch import NewRecord
@@ -22,6 +24,9 @@ from .worker_record import Reject, WorkerRecord
 
 CANCEL_GRACE_S = 2.0
 """The time for which a cancelled handler may take to end before its partition is given up all the same."""
+TURN_S = 0.002
+"""The time for which runners work on records whose handlers wait for nothing, before other work of the loop gets a
+turn."""
 FINAL = (Reject, SerializationFailed)
 """Errors that a further attempt would raise again."""
 
@@ -30,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 class Dispatch:
     """The running handlers of one worker.
+
+    Runners, at most `concurrency`, await the handlers: each takes one task after the other, until none may start. A
+    runner ends early if it was cancelled, or if a handler has changed its context variables. Another takes its place.
 
     Invariant: a task runs, waits or is settled until it is released; then the next task of its lane may start.
     """
@@ -57,14 +65,21 @@ class Dispatch:
         self._deserialization = deserialization
         self._fail = fail
         self._is_stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+        self._runners: set[asyncio.Task[None]] = set()
         self._running: dict[Task, asyncio.Task[None]] = {}
+        """The runner of each task that runs."""
         self._timer: asyncio.TimerHandle | None = None
+        self._turn_ends_s = 0.0
+        self._turn_is_due = False
+        """True if the next pass of the loop begins a new turn."""
 
     # starting
 
     def offer(self, read: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
         """Take over records that were read, and start tasks."""
-        now_s, wall_ms = asyncio.get_running_loop().time(), time.time() * 1000
+        now_s, wall_ms = self._loop.time(), time.time() * 1000
         for partition, records in read.items():
             for warning in self.tasks.offer(partition, records, now_s, wall_ms):
                 logger.warning("%s", warning)
@@ -72,27 +87,35 @@ class Dispatch:
 
     def pump(self) -> None:
         """Start tasks while there is room, and set a timer for the next one that waits."""
-        loop = asyncio.get_running_loop()
+        while len(self._runners) < self._concurrency and (task := self._next()) is not None:
+            runner = self._loop.create_task(self._run(task), context=self._context.copy())
+            self._running[task] = runner
+            self._runners.add(runner)
+            runner.add_done_callback(partial(self._ended, task))
+
+    def _next(self) -> Task | None:
+        """Return the next task, which runs from now on. If none may start now, set a timer for the next one that
+        waits."""
+        if self._is_stopping:
+            return None
+        task = self.tasks.next(self._loop.time())
+        if task is None:
+            self._stop_timer()
+            if (due_s := self.tasks.due_s()) is not None:
+                self._timer = self._loop.call_at(due_s, self.pump)
+        return task
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._is_stopping:
-            return
-        while self.tasks.in_flight < self._concurrency:
-            task = self.tasks.next(loop.time())
-            if task is None:
-                if (due_s := self.tasks.due_s()) is not None:
-                    self._timer = loop.call_at(due_s, self.pump)
-                return
-            self._running[task] = loop.create_task(self._work(task))
 
     # ending
 
     def stop_starting(self) -> None:
         """Start no more tasks."""
         self._is_stopping = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
 
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Cancel the handlers of these tasks."""
@@ -103,13 +126,12 @@ class Dispatch:
     async def drain(self, tasks: Iterable[Task], drain_s: float) -> None:
         """Wait for the ends of these tasks; cancel those that take longer than `drain_s`, and wait a little more."""
         waited = list(tasks)
-        loop = asyncio.get_running_loop()
-        if await gone_or_done(waited, self.news, loop.time() + drain_s):
+        if await gone_or_done(waited, self.news, self._loop.time() + drain_s):
             return
         late = [task for task in waited if task.running]
         logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
         self.cancel(late)
-        if not await gone_or_done(waited, self.news, loop.time() + CANCEL_GRACE_S):
+        if not await gone_or_done(waited, self.news, self._loop.time() + CANCEL_GRACE_S):
             stuck = [_where(task.record) for task in waited if task.running]
             logger.error("%d handlers go on in spite of their cancellation: %s", len(stuck), ", ".join(stuck))
 
@@ -117,18 +139,56 @@ class Dispatch:
         """Cancel all handlers, and wait no longer for those that do not end."""
         for _ in range(2):
             self.cancel(list(self._running))
-            if self._running:
-                await asyncio.wait(list(self._running.values()), timeout=0.1)
+            if self._runners:
+                await asyncio.wait(list(self._runners), timeout=0.1)
         self._caller.close()
+
+    # runners
+
+    async def _run(self, task: Task | None) -> None:
+        """Work on this task, and on further tasks until none may start."""
+        runner, context = asyncio.current_task(), copy_context()
+        assert runner is not None
+        while task is not None:
+            self._running[task] = runner
+            await self._work(task, runner)
+            if runner.cancelling() or not _is_current(context):
+                return
+            if self._loop.time() >= self._turn_ends_s:
+                await self._end_turn()
+            task = self._next()
+            if task is not None and len(self._runners) < self._concurrency:
+                self.pump()  # The end of a task may let several others start.
+
+    async def _end_turn(self) -> None:
+        """Let other work of the loop go on. All runners share a turn, so that many of them take no more time."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._begin_turn)
+        await asyncio.sleep(0)
+
+    def _begin_turn(self) -> None:
+        self._turn_is_due = False
+        self._turn_ends_s = self._loop.time() + TURN_S
+
+    def _ended(self, first: Task, runner: asyncio.Task[None]) -> None:
+        """Note the end of a runner, and start another if there is work for it. `first` is the runner's first task."""
+        self._runners.discard(runner)
+        if self._running.get(first) is runner:  # It was cancelled before it began.
+            del self._running[first]
+            self.tasks.cancelled(first)
+            self.news.tell()
+        if not runner.cancelled() and (error := runner.exception()) is not None:
+            self._fail(error)
+        self.pump()
 
     # a task
 
-    async def _work(self, task: Task) -> None:
+    async def _work(self, task: Task, runner: asyncio.Task[None]) -> None:
         try:
             results = await self._results(task)
         except asyncio.CancelledError as error:
-            this = asyncio.current_task()
-            if this is not None and this.cancelling():
+            if runner.cancelling():
                 self.tasks.cancelled(task)
             else:
                 self._failed(task, error)
@@ -143,7 +203,6 @@ class Dispatch:
         finally:
             del self._running[task]
             self.news.tell()
-            self.pump()
 
     async def _results(self, task: Task) -> Sequence[NewRecord]:
         """Call the handler, and return the records that it sent."""
@@ -164,8 +223,9 @@ class Dispatch:
         self.settlement.settle(task, results)
 
     def _failed(self, task: Task, error: BaseException) -> None:
-        loop = asyncio.get_running_loop()
-        verdict = self.tasks.failed(task, loop.time(), random.random(), is_final=isinstance(error, FINAL))
+        verdict = self.tasks.failed(
+            task, self._loop.time(), random.random(), is_final=isinstance(error, FINAL)
+        )
         self._log(task, error, verdict)
         match verdict:
             case HeldRetry():
@@ -210,7 +270,7 @@ class Dispatch:
                 delay_s = (
                     verdict.delay_s
                     if isinstance(verdict, DeferredRetry)
-                    else verdict.at_s - asyncio.get_running_loop().time()
+                    else verdict.at_s - self._loop.time()
                 )
                 logger.warning(
                     "attempt %d failed, and the next follows in %.3g s (%s): %s",
@@ -230,6 +290,14 @@ class Dispatch:
                 logger.info("an attempt failed whose partition was given up (%s): %s", where, what)
             case Halted():
                 logger.error("the worker stops at a record that failed (%s): %s", where, what)
+
+
+def _is_current(context: Context) -> bool:
+    """Return whether the context variables have the values of `context`."""
+    try:
+        return copy_context() == context
+    except Exception:  # Values that cannot be compared have changed.
+        return False
 
 
 def _where(record: ConsumerRecord) -> str:

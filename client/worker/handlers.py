@@ -144,6 +144,10 @@ class HandlerCaller:
 
     async def _call(self, record: WorkerRecord) -> None:
         result = await self._calls.call(record)
+        if result is not None:
+            await self._check(result)
+
+    async def _check(self, result: object) -> None:
         if isinstance(result, Awaitable):
             result = await result
         if isinstance(result, Generator | AsyncGenerator):

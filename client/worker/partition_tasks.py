@@ -147,17 +147,18 @@ class PartitionTasks:
 
     def take(self, record: ConsumerRecord, warnings: list[str]) -> bool:
         """Take the next record. Return whether it is to be worked on; it may be finished already."""
-        if self._finished is None:
-            self._finished = FinishedOffsets(record.offset)
-        if not self._finished.fits(record.offset, record.leader_epoch):
+        finished = self._finished
+        if finished is None:
+            finished = self._finished = FinishedOffsets(record.offset)
+        if not finished.fits(record.offset, record.leader_epoch):
             warnings.append(
                 f"{record.topic}-{record.partition} has another record at offset {record.offset} than an earlier "
                 "worker has seen: the log was cut there, and its records from there on are worked on"
             )
-            self._finished.cut(record.offset)
-        before = self._finished.watermark
-        known = self._finished.take(record.offset, record.leader_epoch)
-        if self._finished.watermark != before:
+            finished.cut(record.offset)
+        before = finished.watermark
+        known = finished.take(record.offset, record.leader_epoch)
+        if finished.watermark != before:
             self._changed()
         return not known
 
@@ -231,5 +232,7 @@ class PartitionTasks:
 
 def record_bytes(record: ConsumerRecord) -> int:
     """Return the size of a record's key, value and headers."""
-    headers = sum(len(key) + len(value or b"") for key, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
+    size = len(record.key or b"") + len(record.value or b"")
+    for key, value in record.headers:
+        size += len(key) + len(value or b"")
+    return size

@@ -51,16 +51,18 @@ class News:
     """A condition to wait for, without a lock: each `tell` wakes all that wait."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self._event: asyncio.Event | None = None
+        """An event of those that wait; None if there are none."""
 
     def tell(self) -> None:
         """Wake all that wait."""
-        self._event.set()
-        self._event = asyncio.Event()
+        if self._event is not None:
+            self._event.set()
+            self._event = None
 
     async def wait(self, at_most_s: float | None = None) -> None:
         """Wait for the next `tell`, at most for a time."""
-        event = self._event
+        event = self._event = self._event or asyncio.Event()
         if at_most_s is None:
             await event.wait()
             return

@@ -93,10 +93,12 @@ class Tasks:
     def __init__(self, policy: Policy) -> None:
         self.in_flight = 0
         """The number of tasks that run."""
+        self.uncommitted = 0
+        """The number of finished records that no commit has covered yet."""
         self._policy = policy
         self._partitions: dict[TopicPartition, PartitionTasks] = {}
         self._lanes: Lanes[Task] = Lanes()
-        self._rates = StartRates(policy.rates)
+        self._rates = StartRates(policy.rates) if policy.rates else None
         letters = policy.dead_letter
         self._limits = LetterLimits(
             None if letters is None else letters.most_ratio,
@@ -104,7 +106,7 @@ class Tasks:
         )
         self._numbers = count()
         self._waiting: list[tuple[float, int, Task]] = []
-        """The tasks that wait for a time, as a heap. Dropped tasks stay in it until their time."""
+        """The tasks that wait for a time, as a heap."""
         self._settling = 0
         """The number of tasks whose handler has ended, and whose results are not in the cluster yet."""
         self._common_due_s: float | None = None
@@ -130,6 +132,8 @@ class Tasks:
         for partition in partitions:
             if (tasks := self._partitions.get(partition)) is not None:
                 staying += self._drop(tasks)
+        self._waiting = [waiting for waiting in self._waiting if not waiting[2].dropped]
+        heapify(self._waiting)
         return staying
 
     def forget(self, partitions: Iterable[TopicPartition]) -> list[Task]:
@@ -137,7 +141,9 @@ class Tasks:
         going = [partition for partition in partitions if partition in self._partitions]
         staying = self.leave(going)
         for partition in going:
-            self._partitions.pop(partition).gone = True
+            tasks = self._partitions.pop(partition)
+            tasks.gone = True
+            self.uncommitted -= tasks.uncommitted
         return [task for task in staying if task.running]
 
     def _drop(self, tasks: PartitionTasks) -> list[Task]:
@@ -196,15 +202,17 @@ class Tasks:
 
     def next(self, now_s: float) -> Task | None:
         """Start the next task, None if no task may start now. `due_s` tells when to ask again."""
-        self._wake(now_s)
+        if self._waiting:
+            self._wake(now_s)
+        rates = self._rates
         self._common_due_s = None
-        if self._rates and (wait_s := self._rates.common_wait_s(now_s)) > 0:
+        if rates is not None and (wait_s := rates.common_wait_s(now_s)) > 0:
             self._common_due_s = now_s + wait_s
             return None
         while (task := self._lanes.take()) is not None:
             if not task.was_started and not task.tasks.has_room_for(task):
                 task.tasks.blocked.append(task)
-            elif self._rates and (wait_s := self._rates.key_wait_s(task.lane, now_s)) > 0:
+            elif rates is not None and (wait_s := rates.key_wait_s(task.lane, now_s)) > 0:
                 self._wait(task, now_s + wait_s)
             else:
                 return self._start(task, now_s)
@@ -212,14 +220,12 @@ class Tasks:
 
     def due_s(self) -> float | None:
         """Return the time at which a task may start although nothing else happens; None if there is no such time."""
-        while self._waiting and self._waiting[0][2].dropped:
-            heappop(self._waiting)
         if self._common_due_s is not None:
             return self._common_due_s
         return self._waiting[0][0] if self._waiting else None
 
     def _start(self, task: Task, now_s: float) -> Task:
-        if self._rates:
+        if self._rates is not None:
             self._rates.take(task.lane, now_s)
         task.running = True
         task.started_s = now_s
@@ -242,18 +248,11 @@ class Tasks:
     def _wake(self, now_s: float) -> None:
         while self._waiting and self._waiting[0][0] <= now_s:
             _, _, task = heappop(self._waiting)
-            if task.dropped:
-                continue
             if task.deferred:
                 task.deferred = False
                 self._lanes.add(task)
             else:
                 self._lanes.put_back(task)
-        if len(self._waiting) > 100 and sum(task.dropped for _, _, task in self._waiting) * 2 > len(
-            self._waiting
-        ):
-            self._waiting = [waiting for waiting in self._waiting if not waiting[2].dropped]
-            heapify(self._waiting)
 
     # ends
 
@@ -308,9 +307,11 @@ class Tasks:
         if tasks.gone:
             return
         tasks.finish(task)
-        for blocked in reversed(tasks.blocked):
-            self._lanes.put_back(blocked)
-        tasks.blocked.clear()
+        self.uncommitted += 1
+        if tasks.blocked:
+            for blocked in reversed(tasks.blocked):
+                self._lanes.put_back(blocked)
+            tasks.blocked.clear()
 
     def _end(self, task: Task) -> None:
         task.running = False
@@ -324,11 +325,6 @@ class Tasks:
     def is_idle(self) -> bool:
         """True if no record is held, and nothing is to be committed."""
         return not any(tasks.unfinished or tasks.is_dirty for tasks in self._partitions.values())
-
-    @property
-    def uncommitted(self) -> int:
-        """The number of finished records that no commit has covered yet."""
-        return sum(tasks.uncommitted for tasks in self._partitions.values())
 
     @property
     def is_dirty(self) -> bool:
@@ -357,6 +353,8 @@ class Tasks:
         """Note that values were committed."""
         for commit in due:
             commit.tasks.committed(commit.version, commit.covered)
+            if not commit.tasks.gone:
+                self.uncommitted -= commit.covered
 
     # memory
 
@@ -434,7 +432,7 @@ class Tasks:
             held=sum(len(tasks.unfinished) for tasks in self._partitions.values()),
             held_bytes=self._bytes,
             uncommitted=self.uncommitted,
-            waiting=sum(not task.dropped for _, _, task in self._waiting),
+            waiting=len(self._waiting),
             oldest_s=max(0.0, now_s - oldest_s),
             lanes=len(self._lanes),
             longest_lanes=tuple((_shown(lane), length) for lane, length in self._lanes.longest(10)),

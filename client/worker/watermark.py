@@ -36,7 +36,7 @@ class FinishedOffsets:
     @property
     def watermark(self) -> int:
         """The offset before which everything is finished."""
-        return min(self._low, self.position)
+        return self._low if self._low < self.position else self.position
 
     @property
     def unfinished(self) -> int:
@@ -92,7 +92,8 @@ class FinishedOffsets:
     def take(self, offset: int, epoch: int) -> bool:
         """Take the next record, in the order of offsets. Return whether it was finished before."""
         assert offset >= self.position, f"{offset} was taken before {self.position}"
-        self._fill_gap(offset)
+        if offset != self.position:
+            self._fill_gap(offset)
         self.position = offset + 1
         if self._epoch_at(offset) != epoch:
             self._epochs.append((offset, epoch))
@@ -108,8 +109,6 @@ class FinishedOffsets:
 
     def _fill_gap(self, offset: int) -> None:
         """Count the offsets between the last record and the next one with the last record."""
-        if offset == self.position:
-            return
         if self._last is not None and self._last in self._open:
             self._open[self._last] = offset
         else:
@@ -122,6 +121,8 @@ class FinishedOffsets:
         return at >= 0 and offset < self._ends[at]
 
     def _epoch_at(self, offset: int) -> int | None:
+        if self._epochs and self._epochs[-1][0] <= offset:
+            return self._epochs[-1][1]
         at = bisect_right(self._epochs, offset, key=lambda step: step[0]) - 1
         return self._epochs[at][1] if at >= 0 else None
 

@@ -44,7 +44,7 @@ class WorkerRecord(ConsumerRecord):
     @classmethod
     def of(cls, record: ConsumerRecord, attempt: int) -> WorkerRecord:
         """Return a record for an attempt."""
-        made = cls(*record)
+        made = tuple.__new__(cls, record)
         made.attempt = attempt
         made.sent = []
         return made

@@ -1,0 +1,190 @@
+"""Runners of handlers without a cluster: a record leaves nothing behind for the next record of its runner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+
+from ottla.client.exactly_once.batch import NewRecord
+from ottla.client.producer import Producer
+from ottla.client.records import ConsumerRecord, TopicPartition
+from ottla.client.worker.dispatch import Dispatch
+from ottla.client.worker.handlers import CoroutineCalls, HandlerCaller
+from ottla.client.worker.options import WorkerSettings
+from ottla.client.worker.partition_tasks import Task
+from ottla.client.worker.tasks import Tasks
+from ottla.client.worker.worker_record import WorkerRecord
+
+ORDERS = TopicPartition("orders", 0)
+Handler = Callable[[WorkerRecord], Awaitable[None]]
+
+
+class AtOnce:
+    """A settlement without a cluster: each result counts at once."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self.settled: list[int] = []
+        self._tasks = tasks
+
+    @property
+    def producer(self) -> Producer:
+        raise AssertionError("the handlers of these tests send nothing")
+
+    async def start(self) -> None:
+        """Reach nothing."""
+
+    def settle(self, task: Task, results: Sequence[NewRecord]) -> None:
+        self._tasks.release(task)
+        self._tasks.finish(task)
+        self.settled.append(task.record.offset)
+
+    async def run(self) -> None:
+        """Commit nothing."""
+
+    async def flush(self) -> None:
+        """Wait for nothing."""
+
+    async def stop(self) -> None:
+        """Close nothing."""
+
+
+class Bench:
+    """A dispatch of a handler, and the errors that stop it."""
+
+    def __init__(self, handler: Handler, concurrency: int = 1, timeout_s: float | None = None) -> None:
+        self.tasks = Tasks(WorkerSettings.of({"group_id": "billing", "dead_letter": "letters"}).policy)
+        self.tasks.assign(ORDERS)
+        self.settlement = AtOnce(self.tasks)
+        self.errors: list[BaseException] = []
+        self.dispatch = Dispatch(
+            self.tasks,
+            HandlerCaller(CoroutineCalls(handler), "handler", timeout_s),
+            group_id="billing",
+            concurrency=concurrency,
+            dead_letter=None,
+            deserialization=None,
+            fail=self.errors.append,
+        )
+        self.dispatch.settlement = self.settlement
+
+    def offer(self, count: int) -> None:
+        self.dispatch.offer(
+            {ORDERS: [ConsumerRecord(*ORDERS, offset, 0, b"%d" % offset, b"") for offset in range(count)]}
+        )
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                assert not self.errors
+                await asyncio.sleep(0)
+
+
+async def test_context_variables_of_a_handler_end_with_its_record() -> None:
+    tenant: ContextVar[object] = ContextVar("tenant", default=None)
+    seen: list[object] = []
+
+    class Incomparable:
+        def __eq__(self, other: object) -> bool:
+            raise ArithmeticError
+
+        __hash__ = object.__hash__
+
+    async def handle(record: WorkerRecord) -> None:
+        seen.append(tenant.get())
+        tenant.set(Incomparable() if record.offset % 2 else record.offset)
+
+    bench = Bench(handle)
+    bench.offer(50)
+    await bench.until(lambda: len(seen) == 50)
+    assert set(seen) == {None}
+
+
+async def test_few_runners_work_on_many_records() -> None:
+    runners: set[asyncio.Task[object] | None] = set()
+
+    async def handle(record: WorkerRecord) -> None:
+        runners.add(asyncio.current_task())
+        await asyncio.sleep(0)
+
+    bench = Bench(handle, concurrency=4)
+    bench.offer(1_000)
+    await bench.until(lambda: len(bench.settlement.settled) == 1_000)
+    assert len(runners) == 4
+
+
+async def test_other_work_gets_turns_beside_handlers_that_wait_for_nothing() -> None:
+    async def handle(record: WorkerRecord) -> None:
+        sum(range(2_000))
+
+    bench, turns = Bench(handle, concurrency=64), 0
+    bench.offer(5_000)
+    while len(bench.settlement.settled) < 5_000:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 10
+
+
+async def test_a_cancelled_record_harms_no_other_record() -> None:
+    """One handler ends when it is cancelled, one goes on all the same, and one cancels its own task."""
+    started: list[int] = []
+
+    async def handle(record: WorkerRecord) -> None:
+        started.append(record.offset)
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.sleep(60)
+        except TimeoutError:
+            pass
+        if record.offset == 0:
+            await asyncio.sleep(60)
+        elif record.offset == 1:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                return
+        elif record.offset == 2:
+            this = asyncio.current_task()
+            assert this is not None
+            this.cancel()
+
+    bench = Bench(handle)
+    bench.offer(6)
+    for offset in range(2):
+        await bench.until(lambda offset=offset: offset in started)
+        for _ in range(3):
+            await asyncio.sleep(0.002)
+        bench.dispatch.cancel(bench.tasks.running())
+        await bench.until(lambda offset=offset: offset + 1 in started)
+    await bench.until(lambda: len(bench.settlement.settled) == 5)
+    assert started == [0, 1, 2, 3, 4, 5]
+    assert bench.settlement.settled == [1, 2, 3, 4, 5], "the cancelled record is not finished"
+
+
+async def test_a_record_that_is_cancelled_before_its_handler_begins_frees_its_place() -> None:
+    started: list[int] = []
+
+    async def handle(record: WorkerRecord) -> None:
+        started.append(record.offset)
+
+    bench = Bench(handle)
+    bench.offer(3)
+    bench.dispatch.cancel(bench.tasks.running())
+    await bench.until(lambda: bench.settlement.settled == [1, 2])
+    assert started == [1, 2]
+    assert bench.tasks.in_flight == 0
+
+
+async def test_a_timeout_ends_an_attempt_and_not_its_runner() -> None:
+    runners: list[asyncio.Task[object] | None] = []
+
+    async def handle(record: WorkerRecord) -> None:
+        runners.append(asyncio.current_task())
+        if record.offset == 0:
+            await asyncio.sleep(60)
+
+    bench = Bench(handle, timeout_s=0.02)
+    bench.offer(4)
+    await bench.until(lambda: bench.settlement.settled == [1, 2, 3])
+    assert len(set(runners)) == 1
+    assert bench.tasks.stats(0).failed == 1
