@@ -13,10 +13,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.nearest import nearest
 from ..admin import Admin
 from ..consumer import Consumer
-from ..failures import VersionUnsupported
 from ..producer import Producer
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .found import FoundLetter
@@ -271,7 +271,9 @@ class LetterReplay:
         if self.is_transactional:
             try:
                 return await stack.enter_async_context(Producer(transactional_id=self.group_id, **options))
-            except VersionUnsupported:
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                    raise
                 self.is_transactional = False
                 logger.warning("the cluster has no transactions: a failure may send some letters twice")
         return await stack.enter_async_context(Producer(**options))

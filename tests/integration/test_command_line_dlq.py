@@ -219,6 +219,18 @@ async def test_a_replay_that_is_cancelled_anywhere_goes_on_exactly(bootstrap: st
     assert sent == numbers(*range(60)) + numbers(*range(LETTERS))
 
 
+async def test_a_cluster_without_transactions_gets_letters_before_their_offsets(
+    bootstrap: str, topic: str
+) -> None:
+    connection = {"bootstrap_servers": bootstrap}
+    replay = Replay(ReplayRequest(f"{topic}.dlq", chooses=lambda record: record.partition == 1), connection)
+    replay.is_transactional = False
+    await replay.run(await replay.plan())
+    rest = Replay(ReplayRequest(f"{topic}.dlq"), connection)
+    await rest.run(await rest.plan())
+    assert values(await found(bootstrap, topic, LETTERS)) == numbers(*range(LETTERS))
+
+
 async def test_a_second_replay_fences_the_first(bootstrap: str, topic: str) -> None:
     connection = {"bootstrap_servers": bootstrap}
     second = LetterReplay(ReplayRequest(f"{topic}.dlq"), connection)
