@@ -223,10 +223,12 @@ async def test_a_cluster_without_transactions_gets_letters_before_their_offsets(
     bootstrap: str, topic: str
 ) -> None:
     connection = {"bootstrap_servers": bootstrap}
-    replay = Replay(ReplayRequest(f"{topic}.dlq", chooses=lambda record: record.partition == 1), connection)
+    replay = LetterReplay(
+        ReplayRequest(f"{topic}.dlq", chooses=lambda record: record.partition == 1), connection
+    )
     replay.is_transactional = False
     await replay.run(await replay.plan())
-    rest = Replay(ReplayRequest(f"{topic}.dlq"), connection)
+    rest = LetterReplay(ReplayRequest(f"{topic}.dlq"), connection)
     await rest.run(await rest.plan())
     assert values(await found(bootstrap, topic, LETTERS)) == numbers(*range(LETTERS))
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from ottla.client.dead_letters.replay import Replay, ReplayRequest, group_of_replay
+from ottla.client.dead_letters.replay import LetterReplay, ReplayRequest, group_of_replay
 from tests.client.fake_cluster import FakeCluster, Fault
 
 
@@ -17,7 +17,7 @@ async def test_a_cluster_without_transactions_gets_another_producer(
     cluster = FakeCluster("orders", 1, lambda: Fault.NONE)
     await cluster.start(1)
     try:
-        replay = Replay(ReplayRequest("orders.dlq"), {"bootstrap_servers": cluster.bootstrap})
+        replay = LetterReplay(ReplayRequest("orders.dlq"), {"bootstrap_servers": cluster.bootstrap})
         with caplog.at_level(logging.WARNING):
             async with AsyncExitStack() as stack:
                 producer = await replay._producer(stack)
