@@ -70,6 +70,8 @@ class Dispatch:
         self._runners: set[asyncio.Task[None]] = set()
         self._running: dict[Task, asyncio.Task[None]] = {}
         """The runner of each task that runs."""
+        self._cancelling: set[Task] = set()
+        """The tasks that were cancelled, and still run."""
         self._timer: asyncio.TimerHandle | None = None
         self._turn_ends_s = 0.0
         self._turn_is_due = False
@@ -120,8 +122,9 @@ class Dispatch:
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Cancel the handlers of these tasks."""
         for task in tasks:
-            if task.running and (running := self._running.get(task)) is not None:
-                running.cancel()
+            if task.running and (runner := self._running.get(task)) is not None:
+                self._cancelling.add(task)
+                runner.cancel()
 
     async def drain(self, tasks: Iterable[Task], drain_s: float) -> None:
         """Wait for the ends of these tasks; cancel those that take longer than `drain_s`, and wait a little more."""
@@ -151,7 +154,7 @@ class Dispatch:
         assert runner is not None
         while task is not None:
             self._running[task] = runner
-            await self._work(task, runner)
+            await self._work(task)
             if runner.cancelling() or not _is_current(context):
                 return
             if self._loop.time() >= self._turn_ends_s:
@@ -176,6 +179,7 @@ class Dispatch:
         self._runners.discard(runner)
         if self._running.get(first) is runner:  # It was cancelled before it began.
             del self._running[first]
+            self._cancelling.discard(first)
             self.tasks.cancelled(first)
             self.news.tell()
         if not runner.cancelled() and (error := runner.exception()) is not None:
@@ -184,24 +188,25 @@ class Dispatch:
 
     # a task
 
-    async def _work(self, task: Task, runner: asyncio.Task[None]) -> None:
+    async def _work(self, task: Task) -> None:
         try:
             results = await self._results(task)
         except asyncio.CancelledError as error:
-            if runner.cancelling():
+            if task in self._cancelling or self._is_stopping:
                 self.tasks.cancelled(task)
-            else:
+            else:  # The handler raised it, or cancelled its own task.
                 self._failed(task, error)
         except Exception as error:
             self._failed(task, error)
         except BaseException as error:  # SystemExit and KeyboardInterrupt: the program wants to end.
-            self.tasks.cancelled(task)
+            self.tasks.halt(task)
             self._fail(error)
         else:
             self.tasks.succeeded(task)
             self._settle(task, results)
         finally:
             del self._running[task]
+            self._cancelling.discard(task)
             self.news.tell()
 
     async def _results(self, task: Task) -> Sequence[NewRecord]:
@@ -241,7 +246,7 @@ class Dispatch:
                 if limit:
                     error.add_note(f"The worker stops, as dead letters are {limit}.")
                 self._fail(error)
-                self.tasks.release(task)
+                self.tasks.halt(task)
 
     def _deferred(self, task: Task, delay_s: float) -> NewRecord:
         record = task.record

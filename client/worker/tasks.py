@@ -290,15 +290,20 @@ class Tasks:
 
     def cancelled(self, task: Task) -> None:
         """Note that a task was cancelled, without a result. It is not finished, and starts no more."""
-        self._end(task)
         self.release(task)
 
-    def release(self, task: Task) -> None:
-        """Let the next task of the lane start. No result of the task can come any more, or `finish` follows."""
+    def halt(self, task: Task) -> None:
+        """Give up a task at which the worker stops: neither this task nor another of its lane starts any more."""
+        if task.running:
+            self._end(task)
         if task.settling:
             task.settling = False
             self._settling -= 1
         task.dropped = True
+
+    def release(self, task: Task) -> None:
+        """Let the next task of the lane start. No result of the task can come any more, or `finish` follows."""
+        self.halt(task)
         self._lanes.leave(task)
 
     def finish(self, task: Task) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 
+import pytest
+
 from ottla.client.exactly_once.batch import NewRecord
 from ottla.client.producer import Producer
 from ottla.client.records import ConsumerRecord, TopicPartition
@@ -13,8 +15,9 @@ from ottla.client.worker.dispatch import Dispatch
 from ottla.client.worker.handlers import CoroutineCalls, HandlerCaller
 from ottla.client.worker.options import WorkerSettings
 from ottla.client.worker.partition_tasks import Task
+from ottla.client.worker.retries import Retry
 from ottla.client.worker.tasks import Tasks
-from ottla.client.worker.worker_record import WorkerRecord
+from ottla.client.worker.worker_record import Reject, WorkerRecord
 
 ORDERS = TopicPartition("orders", 0)
 Handler = Callable[[WorkerRecord], Awaitable[None]]
@@ -53,7 +56,7 @@ class Bench:
     """A dispatch of a handler, and the errors that stop it."""
 
     def __init__(self, handler: Handler, concurrency: int = 1, timeout_s: float | None = None) -> None:
-        self.tasks = Tasks(WorkerSettings.of({"group_id": "billing", "dead_letter": "letters"}).policy)
+        self.tasks = Tasks(WorkerSettings.of({"group_id": "billing", "retry": Retry(first=0.01)}).policy)
         self.tasks.assign(ORDERS)
         self.settlement = AtOnce(self.tasks)
         self.errors: list[BaseException] = []
@@ -68,9 +71,14 @@ class Bench:
         )
         self.dispatch.settlement = self.settlement
 
-    def offer(self, count: int) -> None:
+    def offer(self, count: int, keys: int = 10_000) -> None:
         self.dispatch.offer(
-            {ORDERS: [ConsumerRecord(*ORDERS, offset, 0, b"%d" % offset, b"") for offset in range(count)]}
+            {
+                ORDERS: [
+                    ConsumerRecord(*ORDERS, offset, 0, b"%d" % (offset % keys), b"")
+                    for offset in range(count)
+                ]
+            }
         )
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -188,3 +196,43 @@ async def test_a_timeout_ends_an_attempt_and_not_its_runner() -> None:
     await bench.until(lambda: bench.settlement.settled == [1, 2, 3])
     assert len(set(runners)) == 1
     assert bench.tasks.stats(0).failed == 1
+
+
+async def test_a_handler_that_cancels_its_own_task_has_failed() -> None:
+    attempts: list[int] = []
+
+    async def handle(record: WorkerRecord) -> None:
+        attempts.append(record.attempt)
+        if record.attempt == 1:
+            this = asyncio.current_task()
+            assert this is not None
+            this.cancel()
+            await asyncio.sleep(60)
+
+    bench = Bench(handle)
+    bench.offer(1)
+    await bench.until(lambda: bench.settlement.settled == [0])
+    assert attempts == [1, 2]
+
+
+@pytest.mark.parametrize("error", [SystemExit(7), Reject("it is the last")], ids=["exit", "no letters"])
+async def test_no_record_of_a_key_starts_after_a_record_at_which_the_worker_stops(
+    error: BaseException,
+) -> None:
+    started: list[int] = []
+
+    async def handle(record: WorkerRecord) -> None:
+        started.append(record.offset)
+        if record.offset == 0:
+            raise error
+
+    bench = Bench(handle)
+    bench.offer(6, keys=2)
+    async with asyncio.timeout(20):
+        while len(bench.settlement.settled) < 3:
+            await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert bench.errors == [error]
+    assert started == [0, 1, 3, 5]
+    assert (bench.tasks.in_flight, bench.tasks.running()) == (0, [])
