@@ -636,7 +636,7 @@ async def test_sync_takes_a_spool_and_keeps_what_was_sent(tmp_path: Path) -> Non
         ({"transactional_id": "x"}, "transactional_id"),
         ({"acks": 1}, "acks"),
         ({"enable_idempotence": False}, "idempotence"),
-        ({"large_message_segment_size": 1000}, "spool_dir and large_message_segment_size"),
+        ({"large_message_segment_size": 1000}, "spool_dir excludes large_message_segment_size"),
         ({"audit_topic": "audit", "audit_bucket_ms": 7}, "audit_bucket_ms"),
         ({"spool_bytes_max": 4095, "max_request_size": 1024, "batch_size": 512}, "4096"),
     ],

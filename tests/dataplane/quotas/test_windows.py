@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.dataplane.quotas import ClientQuotas, MutationQuota, QuotaLimits, QuotaWindows, Rate, RateQuota
+from ottla.dataplane.quotas import (
+    ClientQuotas,
+    MeasuredRate,
+    MutationQuota,
+    QuotaLimits,
+    QuotaWindows,
+    RateQuota,
+)
 
 WINDOWS = QuotaWindows(samples=4, sample_ms=1000)
 STEPS = st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 1000)), min_size=1, max_size=60)
@@ -39,7 +46,7 @@ class SlowRate:
 
 @given(STEPS, st.sampled_from([1.0, 50.0, 333.3, 5000.0]))
 def test_a_rate_is_what_looking_at_everything_says(steps: list[tuple[int, int]], limit: float) -> None:
-    rate, slow, now = Rate(WINDOWS), SlowRate(), 0
+    rate, slow, now = MeasuredRate(WINDOWS), SlowRate(), 0
     for pause_ms, amount in steps:
         now += pause_ms
         assert rate.throttle_ms(limit, now) == slow.throttle_ms(limit, now)
