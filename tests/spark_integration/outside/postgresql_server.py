@@ -50,15 +50,15 @@ class Server:
         self._as = (
             ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
         )
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = 0
+        """The port, from `create` on."""
         given = (
             "listen_addresses=127.0.0.1",
             "fsync=off",
             "max_connections=40",
             *settings,
         )
-        self._settings = f"-p {self.port} -k {folder} " + " ".join(f"-c {setting}" for setting in given)
+        self._settings = f"-k {folder} " + " ".join(f"-c {setting}" for setting in given)
 
     def create(self) -> None:
         """Create the server's files."""
@@ -75,10 +75,13 @@ class Server:
             "--no-sync",
             "--locale=C",
         )
+        # Chosen late: other programs take ports while initdb works.
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
 
     def start(self) -> None:
         """Start, and return once it takes connections."""
-        self._control("start", "-o", self._settings, "-l", str(self._folder / "log"))
+        self._control("start", "-o", f"-p {self.port} {self._settings}", "-l", str(self._folder / "log"))
 
     def crash(self) -> None:
         """Stop at once, without a checkpoint: on its next start it recovers, and unlogged tables are empty."""
