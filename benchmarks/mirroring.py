@@ -55,14 +55,16 @@ GOALS = {"MB per CPU s": Goal(3, is_least=True)}
 
 
 @contextmanager
-def copying(source: Cluster, target: Cluster, is_ottla: bool, folder: Path) -> Iterator[list[Node]]:
-    """Let the target copy all topics of the benchmark; yield the copying processes."""
+def copying(
+    source: Cluster, target: Cluster, is_ottla: bool, folder: Path, topics: str = TOPICS
+) -> Iterator[list[Node]]:
+    """Let the target copy the topics that match a pattern; yield the copying processes."""
     if is_ottla:
-        asyncio.run(_create_mirror(source, target))
+        asyncio.run(_create_mirror(source, target, topics))
         yield target.brokers
         return
     properties = folder / "mirror-maker.properties"
-    properties.write_text("".join(f"{k} = {v}\n" for k, v in _mirror_maker(source, target).items()))
+    properties.write_text("".join(f"{k} = {v}\n" for k, v in _mirror_maker(source, target, topics).items()))
     argv = ["java", *JVM_FLAGS, "-cp", f"{MIRROR.folder}/*", "org.apache.kafka.connect.mirror.MirrorMaker"]
     with (folder / "mirror-maker.log").open("wb") as log:
         process = subprocess.Popen([*argv, str(properties)], stdout=log, stderr=subprocess.STDOUT)
@@ -73,12 +75,12 @@ def copying(source: Cluster, target: Cluster, is_ottla: bool, folder: Path) -> I
         process.wait()
 
 
-async def _create_mirror(source: Cluster, target: Cluster) -> None:
+async def _create_mirror(source: Cluster, target: Cluster, topics: str) -> None:
     async with Admin(bootstrap_servers=target.bootstrap) as admin:
-        await admin.create_mirror(NAME, source=source.bootstrap, topics=TOPICS)
+        await admin.create_mirror(NAME, source=source.bootstrap, topics=topics)
 
 
-def _mirror_maker(source: Cluster, target: Cluster) -> dict[str, str]:
+def _mirror_maker(source: Cluster, target: Cluster, topics: str) -> dict[str, str]:
     """Return MirrorMaker's settings: names are kept, batches and fetches are as large as those of Ottla's mirror, and
     there is a task for each core.
     """
@@ -89,7 +91,7 @@ def _mirror_maker(source: Cluster, target: Cluster) -> dict[str, str]:
         "to.bootstrap.servers": target.bootstrap,
         "from->to.enabled": "true",
         "to->from.enabled": "false",
-        "from->to.topics": TOPICS,
+        "from->to.topics": topics,
         "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
         "tasks.max": "2",
         "refresh.topics.interval.seconds": "2",
@@ -131,10 +133,10 @@ def backlog(launch: Launch, data: Path, *, from_kafka: bool = True) -> Row:
     }
 
 
-def length(admin: AdminClient, topic: str) -> int:
+def length(admin: AdminClient, topic: str, partitions: int = PARTITIONS) -> int:
     """Return the number of records of a topic; 0 while it does not exist."""
     places = dict.fromkeys(
-        [TopicPartition(topic, partition) for partition in range(PARTITIONS)], OffsetSpec.latest()
+        [TopicPartition(topic, partition) for partition in range(partitions)], OffsetSpec.latest()
     )
     try:
         return sum(answer.result(10).offset for answer in admin.list_offsets(places).values())
