@@ -59,7 +59,9 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(words: list[str]) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/")
+    # Where the checkout is on PYTHONPATH (tests of Spark set it for workers), pip finds Ottla installed already.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/", env=environ)
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
