@@ -87,6 +87,7 @@ class ConsumerGroups:
             member.claim = claim
         if group is not present:
             self._take_place(group, present)
+            self._table.schedule(group)  # its classic members may have earlier deadlines than this member
         self._settle(
             group, lambda code: reply(answer if code is ErrorCode.NONE else KafkaError(code)), beat.member_id
         )
@@ -190,10 +191,15 @@ class ConsumerGroups:
         self._table.drop(group.group_id)
         return [consumer_record(group, change) for change in group.take_changes()]
 
-    def _watch(self, group: ConsumerGroup, member_id: str) -> None:
-        """Set the group's timer by the deadline of this member alone, since the group may be large."""
-        member = group.members.get(member_id)
-        if member is not None:
+    def _watch(self, group: ConsumerGroup, member_id: str | None) -> None:
+        """Set the group's timer after a request of a member, or of nobody in particular.
+
+        A request brings forward no deadline but those of its member. So the others are not examined, since the group
+        may be large.
+        """
+        if member_id is None:
+            self._table.schedule(group)
+        elif (member := group.members.get(member_id)) is not None:
             self._table.no_later(group, member.deadline_ms)
 
     def _settle(self, group: ConsumerGroup, then: Settled, member_id: str | None = None) -> None:
@@ -208,10 +214,7 @@ class ConsumerGroups:
                 waiting.append(then)
             else:
                 then(ErrorCode.NONE)
-            if member_id is None:
-                self._table.schedule(group)
-            else:
-                self._watch(group, member_id)
+            self._watch(group, member_id)
             return
         ends = must_downgrade(group, self._limits)
         records = (
@@ -230,7 +233,7 @@ class ConsumerGroups:
                 answer(code)
 
         self._writes.write(records, written, insist=ends)
-        self._table.schedule(group)
+        self._watch(group, member_id)
 
     def _downgraded(self, group: ConsumerGroup, changes: Sequence[Change]) -> list[KeyValue]:
         """Replace the consumer group by a classic group with its members; return the records for that, `changes`

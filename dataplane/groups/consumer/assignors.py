@@ -6,16 +6,16 @@ Both give every partition of a subscribed topic to exactly one of its subscriber
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
+from itertools import islice
+from operator import attrgetter
+from typing import NamedTuple
 
 from .member import Partitions, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class SubscribedMember:
+class SubscribedMember(NamedTuple):
     """A member's input to an assignor: the ids of its topics, and the partitions that it had before.
 
     Assignors sort members by `order`: the instance id, if there is one.
@@ -26,6 +26,8 @@ class SubscribedMember:
     topics: frozenset[bytes]
     previous: Partitions = frozenset()
 
+
+_BY_ORDER = attrgetter("order", "member_id")
 
 Assignment = dict[str, Partitions]
 Assignor = Callable[[Sequence[SubscribedMember], Mapping[bytes, int]], Assignment]
@@ -39,32 +41,38 @@ def uniform(subscribers: Sequence[SubscribedMember], counts: Mapping[bytes, int]
     """
     if not subscribers:
         return {}
-    members = sorted(subscribers, key=lambda s: (s.order, s.member_id))
-    if all(member.topics == members[0].topics for member in members):
+    members = sorted(subscribers, key=_BY_ORDER)
+    if len({member.topics for member in members}) == 1:
         return _uniform_alike(members, counts)
     return _uniform_mixed(members, counts)
 
 
 def _uniform_alike(members: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> Assignment:
+    """Return the assignment for equal subscriptions. Members that keep all they had take no further work, since a group
+    has many members, and few of them lose or get partitions when one joins or leaves.
+    """
     every = _partitions(members[0].topics, counts)
     least, extra = divmod(len(every), len(members))
     valid = frozenset(every)
-    owned = {m.member_id: sorted(m.previous & valid) for m in members}
+    owned = [m.previous if m.previous <= valid else m.previous & valid for m in members]
     # Members that own most may keep one partition more than the others.
-    quotas: dict[str, int] = {}
-    for member in sorted(members, key=lambda m: -len(owned[m.member_id])):
-        quotas[member.member_id] = least + (len(quotas) < extra)
+    sizes = [-len(mine) for mine in owned]
+    quotas = [least] * len(members)
+    for place in sorted(range(len(members)), key=sizes.__getitem__)[:extra]:
+        quotas[place] += 1
     taken: set[TopicPartition] = set()
-    kept: dict[str, list[TopicPartition]] = {}
-    for member in members:
-        mine = [p for p in owned[member.member_id] if p not in taken][: quotas[member.member_id]]
-        taken.update(mine)
-        kept[member.member_id] = mine
-    free = deque(p for p in every if p not in taken)
-    for member in members:
-        mine = kept[member.member_id]
-        mine.extend(free.popleft() for _ in range(min(len(free), quotas[member.member_id] - len(mine))))
-    return {member_id: frozenset(mine) for member_id, mine in kept.items()}
+    wanting: list[int] = []
+    for place, mine in enumerate(owned):
+        quota = quotas[place]
+        if len(mine) > quota or not taken.isdisjoint(mine):
+            owned[place] = mine = frozenset([p for p in sorted(mine) if p not in taken][:quota])
+        taken |= mine
+        if len(mine) < quota:
+            wanting.append(place)
+    free = iter([p for p in every if p not in taken] if wanting else ())
+    for place in wanting:
+        owned[place] |= frozenset(islice(free, quotas[place] - len(owned[place])))
+    return {member.member_id: mine for member, mine in zip(members, owned, strict=True)}
 
 
 def _uniform_mixed(members: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> Assignment:
@@ -154,7 +162,7 @@ def assign_range(subscribers: Sequence[SubscribedMember], counts: Mapping[bytes,
     Topics with as many partitions and the same subscribers are split alike, so that equal keys of both meet at one
     member.
     """
-    members = sorted(subscribers, key=lambda s: (s.order, s.member_id))
+    members = sorted(subscribers, key=_BY_ORDER)
     result: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
     for topic_id, interested in _subscribers(members, counts).items():
         least, extra = divmod(counts[topic_id], len(interested))

@@ -22,7 +22,7 @@ sent once they are written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
@@ -360,16 +360,37 @@ class ConsumerGroup:
 
     def advance(self, *, changed: bool) -> None:
         """Raise the epoch if members or topics have changed, and compute a target that is due."""
-        if changed or self.seen_version != self.topics.version:
+        is_stale = changed or self.seen_version != self.topics.version
+        if not is_stale and 0 < self.epoch == self.assignment_epoch:
+            return
+        wanted = self._wanted_by_all()
+        if is_stale:
             self.seen_version = self.topics.version
-            wanted = frozenset[bytes]().union(*(self._wanted(m) for m in self.members.values()))
-            fingerprint = self.topics.fingerprint(wanted, (m.pattern for m in self.members.values()))
+            patterns = {m.pattern for m in self.members.values() if m.regex}
+            fingerprint = self.topics.fingerprint(frozenset[bytes]().union(*set(wanted)), patterns)
             if fingerprint != self.metadata_hash:
                 self.metadata_hash, changed = fingerprint, True
         if changed or self.epoch == 0:
             self.bump()
         if self.epoch > self.assignment_epoch:
-            self._retarget()
+            self._retarget(wanted)
+
+    def _wanted_by_all(self) -> list[frozenset[bytes]]:
+        """Return the topics that each member wants, in the order of `members`.
+
+        Each subscription is resolved once, since most members have the subscription of others.
+        """
+        known: dict[object, frozenset[bytes]] = {}
+        found = []
+        for member in self.members.values():
+            key = (member.topics, member.pattern) if member.regex else member.topics
+            wanted = known.get(key)
+            if wanted is None:
+                wanted = self._wanted(member)
+                if not member.regex or not self.topics.is_unresolved(member.pattern):
+                    known[key] = wanted
+            found.append(wanted)
+        return found
 
     def _wanted(self, member: ConsumerMember) -> frozenset[bytes]:
         wanted = self.topics.resolve(member.topics, member.pattern)
@@ -384,20 +405,20 @@ class ConsumerGroup:
         self.epoch += 1
         self._note(RecordKind.GROUP)
 
-    def _retarget(self) -> None:
+    def _retarget(self, wanted: Iterable[frozenset[bytes]]) -> None:
+        """Compute the target. `wanted` are the topics of each member, in the order of `members`."""
+        target = self.target
         subscribers = [
             SubscribedMember(
-                m.member_id,
-                m.instance_id or m.member_id,
-                self._wanted(m),
-                self.target.get(m.member_id, m.assigned),
+                m.member_id, m.instance_id or m.member_id, topics, target.get(m.member_id, m.assigned)
             )
-            for m in self.members.values()
+            for m, topics in zip(self.members.values(), wanted, strict=True)
         ]
-        sizes = self.topics.sizes(frozenset[bytes]().union(*(s.topics for s in subscribers)))
+        sizes = self.topics.sizes(frozenset[bytes]().union(*{s.topics for s in subscribers}))
         for member_id, partitions in ASSIGNORS[self.assignor](subscribers, sizes).items():
-            if self.target.get(member_id) != partitions:
-                self.target[member_id] = partitions
+            before = target.get(member_id)
+            if before is not partitions and before != partitions:
+                target[member_id] = partitions
                 self._note(RecordKind.TARGET, member_id)
         self._reach_epoch()
 

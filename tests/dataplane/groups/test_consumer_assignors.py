@@ -12,6 +12,7 @@ from ottla.dataplane.groups.consumer.assignors import (
     assign_range,
     uniform,
 )
+from ottla.dataplane.groups.consumer.member import Partitions, TopicPartition
 from tests.counted_calls import counted_calls
 
 TOPICS = [bytes([n]) * 16 for n in range(1, 5)]
@@ -79,6 +80,31 @@ def test_uniform_moves_only_what_evenness_needs(
     assert least <= kept <= most * len(after)
     if change == 0:
         assert after == before
+
+
+@given(
+    counts=sizes,
+    before=st.lists(
+        st.frozensets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 11)), max_size=12),
+        min_size=1,
+        max_size=6,
+    ),
+    topics=st.frozensets(st.sampled_from(TOPICS), min_size=1),
+)
+def test_uniform_repairs_an_assignment_with_lost_and_shared_partitions(
+    counts: dict[bytes, int], before: list[Partitions], topics: frozenset[bytes]
+) -> None:
+    every = sorted((topic, index) for topic in topics for index in range(counts.get(topic, 0)))
+    subscribers = [SubscribedMember(f"m{n}", f"m{n}", topics, owned) for n, owned in enumerate(before)]
+    after = uniform(subscribers, counts)
+    assert sorted(p for partitions in after.values() for p in partitions) == every
+    loads = [len(partitions) for partitions in after.values()]
+    assert max(loads) - min(loads) <= 1
+    claimed = set[TopicPartition]()
+    for n, owned in enumerate(before):
+        mine = (owned & frozenset(every)) - claimed
+        claimed |= after[f"m{n}"] & owned
+        assert len(after[f"m{n}"] & owned) >= min(len(mine), min(loads)), "it gave up more than its share"
 
 
 @given(counts=sizes, wanted=subscriptions)

@@ -21,6 +21,7 @@ from ottla.protocol.messages.consumer_protocol import (
     decode_payload,
     encode_payload,
 )
+from tests.counted_calls import counted_calls
 from tests.dataplane.groups.test_consumer_group import Topics, beat, join
 from tests.dataplane.groups.test_shard import Clock, MemoryLog
 
@@ -274,3 +275,13 @@ async def test_the_retention_of_an_empty_group_goes_on_when_its_coordinator_move
         shard.expire()
         assert ("g" in shard.groups) is (moved_ms < left_ms + 60_000)
     shard.close()
+
+
+async def test_a_join_of_a_large_group_costs_little_for_each_other_member() -> None:
+    size = 300
+    shard, _ = await new_shard(Topics(a=size))
+    for number in range(size - 1):
+        told(shard, join(f"m{number}", "a"))
+    with counted_calls() as calls:
+        told(shard, join("last", "a"))
+    assert calls.count < 15 * size
