@@ -492,12 +492,19 @@ class Shard:
     # ------------------------------------------------------------ effects
 
     def _perform(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
+        self._carry_out(group, effects)
+        due = group.due_after(effects, self._now_ms())
+        if due is None:
+            self._table.schedule(group)
+        else:
+            self._table.no_later(group, due)
+
+    def _carry_out(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, StoreGroup):
                 self._store(group, effect)
             else:
                 _answer(effect)
-        self._table.schedule(group)
 
     def _store(self, group: ClassicGroup, what: StoreGroup) -> None:
         def written(outcome: ErrorCode) -> None:
@@ -512,7 +519,8 @@ class Shard:
         if isinstance(group, ConsumerGroup):
             self.consumer.tick(group)
         else:
-            self._perform(group, group.tick(self._now_ms()))
+            self._carry_out(group, group.tick(self._now_ms()))
+            self._table.schedule(group)
 
 
 def _held(offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[tuple[bytes, int]]:

@@ -235,6 +235,21 @@ class ClassicGroup:
         deadlines += [d for d in (self._join_due_ms(), self.waits.sync_deadline_ms) if d is not None]
         return min(deadlines, default=None)
 
+    def due_after(self, effects: Sequence[Effect], now_ms: int) -> int | None:
+        """Return a time that is no later than each deadline that a request at `now_ms`, with these effects, has set.
+
+        None if nothing is pending. A request with one answer at most sets no sessions of other members. So the members
+        are not examined, since there may be thousands, and each sends several requests in a rebalance.
+        """
+        if len(effects) > 1 or not (self.members or self.pending_ids):
+            return self.next_deadline_ms
+        deadlines = [
+            now_ms + self.limits.min_session_timeout_ms,
+            self._join_due_ms(),
+            self.waits.sync_deadline_ms,
+        ]
+        return min(deadline for deadline in deadlines if deadline is not None)
+
     def tick(self, now_ms: int) -> list[Effect]:
         """Apply all of the group's timeouts that have passed: those of new member ids, sessions and the rebalance.
         Return the replies and writes that are due."""

@@ -233,6 +233,7 @@ class GroupHistory(RuleBasedStateMachine):
         self.tickets: dict[str, ClassicClient] = {}
         self.serial = itertools.count()
         self.now = 0
+        self.timer: int | None = None
         self.generation_seen = 0
         self.owner: dict[tuple[int, str], ClassicClient] = {}
 
@@ -254,6 +255,12 @@ class GroupHistory(RuleBasedStateMachine):
         for effect in effects:
             if isinstance(effect, StoreGroup):
                 self.stores.append(effect)
+
+    def requested(self, effects: list[Effect]) -> None:
+        """Settle the effects of a request, and set the timer as a shard does."""
+        self.settle(effects)
+        due = self.group.due_after(effects, self.now)
+        self.timer = due if due is None or self.timer is None else min(self.timer, due)
 
     stores: list[StoreGroup]
 
@@ -281,7 +288,7 @@ class GroupHistory(RuleBasedStateMachine):
             request = join_request(
                 client.member_id, client.instance_id, protocols=protocols, require_known_id=known
             )
-            self.settle(self.group.join(request, self.ticket(client), self.now))
+            self.requested(self.group.join(request, self.ticket(client), self.now))
 
     @rule(pick=st.integers(0, 3))
     def sync(self, pick: int) -> None:
@@ -291,7 +298,7 @@ class GroupHistory(RuleBasedStateMachine):
             effects = self.group.sync(
                 client.member_id, client.instance_id, client.generation, plan, self.ticket(client), self.now
             )
-            self.settle(effects)
+            self.requested(effects)
 
     @rule(ok=st.booleans())
     def write_ends(self, ok: bool) -> None:
@@ -299,7 +306,7 @@ class GroupHistory(RuleBasedStateMachine):
             error = ErrorCode.NONE if ok else ErrorCode.NOT_COORDINATOR
             store = self.stores.pop(0)
             self.settle([] if store.then is None else [store.then(error)])
-            self.settle(self.group.stored(store.generation, error, self.now))
+            self.requested(self.group.stored(store.generation, error, self.now))
 
     @rule(pick=st.integers(0, 3))
     def leave(self, pick: int) -> None:
@@ -307,7 +314,7 @@ class GroupHistory(RuleBasedStateMachine):
         if client.waiting is None and client.member_id:
             _, effects = self.group.leave(client.member_id, client.instance_id, self.now)
             client.member_id, client.generation = "", -1
-            self.settle(effects)
+            self.requested(effects)
 
     @rule(step=st.sampled_from([1, 1_000, 10_000, 30_000]))
     def time_passes(self, step: int) -> None:
@@ -315,7 +322,7 @@ class GroupHistory(RuleBasedStateMachine):
         while (deadline := self.group.next_deadline_ms) is not None and deadline <= until:
             self.now = max(self.now, deadline)
             self.settle(self.group.tick(self.now))
-            after = self.group.next_deadline_ms
+            self.timer = after = self.group.next_deadline_ms
             assert after is None or after > deadline or after > self.now, "tick left work undone"
         self.now = until
 
@@ -332,6 +339,8 @@ class GroupHistory(RuleBasedStateMachine):
         assert waiting == set(self.tickets), "a request is waiting for nothing"
         if waiting:
             assert group.next_deadline_ms is not None or self.stores, "nothing will ever answer"
+        deadline = group.next_deadline_ms
+        assert deadline is None or (self.timer is not None and self.timer <= deadline), "the timer is late"
 
 
 GroupHistory.TestCase.settings = settings(max_examples=120, stateful_step_count=40)

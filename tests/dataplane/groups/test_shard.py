@@ -18,6 +18,7 @@ from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record_batch import parse_header, patch_offset_and_epoch
+from tests.counted_calls import counted_calls
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 
@@ -234,6 +235,20 @@ async def test_the_coordinator_says_where_a_group_is_or_why_not_yet() -> None:
     coordinator.resigned(0)
     assert refusal("g") is ErrorCode.NOT_COORDINATOR
     coordinator.close()
+
+
+async def test_a_join_costs_the_same_in_a_large_group() -> None:
+    shard = Shard(MemoryLog(), GroupLimits(initial_rebalance_delay_ms=3_000), Clock())
+    await shard.load()
+    request = JoinRequest("", None, "c", "/h", 10_000, 30_000, "consumer", (("range", b"sub"),))
+    costs = []
+    for size in (50, 250):
+        for _ in range(size):
+            shard.join(f"of-{size}", request, [].append)
+        with counted_calls() as calls:
+            shard.join(f"of-{size}", request, [].append)
+        costs.append(calls.count)
+    assert costs[1] < costs[0] + 50
 
 
 def test_groups_hash_as_in_java() -> None:
