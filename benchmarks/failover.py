@@ -1,6 +1,6 @@
 """Time from the death of a leader to the next acknowledged write, with Ottla's client: one record at a time, acks=all.
 
-    python -m benchmarks.failover [--trials N] [--silent]
+    python -m benchmarks.failover [--trials N] [--silent] [--record FILE]
 
 Each trial waits until the topic is in sync. It ends the leader while a writer keeps one record in flight, and takes the
 time from then to the first acknowledgement of a record sent after it. The leader is killed with SIGKILL. With
@@ -27,6 +27,7 @@ from ottla.client.admin import Admin, NewTopic
 from ottla.client.producer import Producer
 
 from .clusters import Cluster, ottla_cluster
+from .rounds import record
 
 TOPIC = "failover"
 STOPPED_S = 4.0
@@ -142,6 +143,7 @@ def main() -> None:
     parser.add_argument(
         "--silent", action="store_true", help="stop the leader with SIGSTOP instead of killing it"
     )
+    parser.add_argument("--record", type=Path, help="append the readings to this file")
     args = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="failover-") as folder, ottla_cluster(Path(folder)) as cluster:
@@ -150,6 +152,9 @@ def main() -> None:
     listed = " ".join(f"{t:.1f}" for t in sorted(took))
     table.add_row(str(len(took)), f"{statistics.median(took):.1f}", f"{max(took):.1f}", listed)
     console.print(table)
+    if args.record is not None:
+        readings = {"p50 ms": statistics.median(took), "worst ms": max(took), "all ms": sorted(took)}
+        record(args.record, **{"signal": "SIGSTOP" if args.silent else "SIGKILL"} | readings)
 
 
 if __name__ == "__main__":

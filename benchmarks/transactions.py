@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from .clusters import Cluster
-from .compare import admin_of, json_like, new_topic
+from .compare import admin_of, cpu_seconds, json_like, new_topic
 from .rounds import Figure, Row, main, percentile, running
 
 TIMEOUT_S = 60.0
@@ -75,15 +75,24 @@ def commit(cluster: Cluster) -> Row:
 
 
 def rate(cluster: Cluster) -> Row:
-    """Measure transactions of one record per second, by several producers at once, each waiting for its own commits."""
+    """Measure transactions of one record, by several producers at once, each waiting for its own commits: how many end
+    in a second, and the CPU that brokers and quorum nodes take for one.
+    """
     topic = new_topic(cluster, admin_of(cluster), PARTITIONS)
-    return {f"{count} producers, transactions/s": rate_of(cluster, topic, count) for count in (1, 8, 64)}
+    row: Row = {}
+    for producers in (1, 8, 64):
+        row |= {f"{producers} producers, {name}": value for name, value in rate_of(cluster, topic, producers)}
+    return row
 
 
-def rate_of(cluster: Cluster, topic: str, producers: int) -> float:
-    """Return the rate of all producers together, once all are ready."""
+def rate_of(cluster: Cluster, topic: str, producers: int) -> Iterator[tuple[str, float]]:
+    """Yield the readings of all producers together, from when all are ready."""
     counts = [0] * producers
-    ready = threading.Barrier(producers)
+    kinds = {"brokers": cluster.brokers, "quorum nodes": cluster.quorum}
+    before: dict[str, float] = {}
+    ready = threading.Barrier(
+        producers, lambda: before.update((kind, cpu_seconds(nodes)) for kind, nodes in kinds.items())
+    )
 
     def write(number: int) -> None:
         producer = transactional(cluster)
@@ -100,7 +109,9 @@ def rate_of(cluster: Cluster, topic: str, producers: int) -> float:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(counts) / RATE_S
+    yield "transactions/s", sum(counts) / RATE_S
+    for kind, nodes in kinds.items():
+        yield f"CPU of {kind} for one, ms", (cpu_seconds(nodes) - before[kind]) * 1e3 / sum(counts)
 
 
 def size(cluster: Cluster) -> Row:

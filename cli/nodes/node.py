@@ -18,6 +18,7 @@ from ...network.garbage_collection import (
     long_passes_freeze,
     only_new_garbage_collected,
 )
+from ...network.huge_pages import collapse_into_huge_pages
 from ..arguments.options import CommandParser
 from ..build import this_build
 from ..failures import CommandFailed, UsageError
@@ -349,6 +350,7 @@ async def _run_nodes(nodes: Sequence[Runnable]) -> None:
             starting.result()
         # Loaded objects are permanent: a collection that visits them all would stop the loop for tens of ms.
         freeze_all_objects()
+        collapse_into_huge_pages()
         logger.info("started")
         await stopping
         logger.info("stopping")
