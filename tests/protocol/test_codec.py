@@ -24,6 +24,7 @@ from ottla.protocol.messages.headers import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from ottla.protocol.records.record import SealedBatch
 from ottla.protocol.wire.codec import (
     MalformedMessage,
@@ -58,6 +59,8 @@ HOSTILE = [
     (MetadataRequest, 9),
     (MetadataResponse, 12),
     (FetchResponse, 16),
+    (ShareFetchRequest, 2),
+    (ShareFetchResponse, 2),
     (ApiVersionsResponse, 3),
 ]
 MEMORY_BYTES_MAX = 4 * 1024 * 1024
