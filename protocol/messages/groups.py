@@ -286,9 +286,11 @@ class ListedGroup(Message):
     """A group that the broker coordinates."""
 
     group_id: str = string(about="Id of the group.")
-    protocol_type: str = string(about='Class of protocols, "consumer" for consumers.')
+    protocol_type: str = string(
+        about='Class of protocols, "consumer" for consumers, "share" for share groups.'
+    )
     group_state: str = string("4+", ignorable=True, about="State of the group.")
-    group_type: str = string("5+", ignorable=True, about="Type of the group.")
+    group_type: str = string("5+", ignorable=True, about="Type of the group: classic, consumer or share.")
 
 
 @response(16, "0-5", flexible="3+")
@@ -314,9 +316,12 @@ class DeletableGroupResult(Message):
 
     group_id: str = string(about="Id of the group.")
     error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str | None = string(
+        "3+", nullable="3+", default=None, ignorable=True, about="Explanation for people; null without one."
+    )
 
 
-@response(42, "0-2", flexible="2+")
+@response(42, "0-3", flexible="2+")
 class DeleteGroupsResponse(Message):
     """Answer to DeleteGroupsRequest."""
 
@@ -324,7 +329,7 @@ class DeleteGroupsResponse(Message):
     results: list[DeletableGroupResult] = array(DeletableGroupResult, about="Results, by group.")
 
 
-@request(42, "0-2", flexible="2+", response=DeleteGroupsResponse)
+@request(42, "0-3", flexible="2+", response=DeleteGroupsResponse)
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     """Request to delete groups without members."""
 

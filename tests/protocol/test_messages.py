@@ -121,6 +121,8 @@ def test_only_versions_that_kafka_removed_or_has_just_added_are_unchecked() -> N
         ("ApiVersionsResponse", 5),
         ("TxnOffsetCommitRequest", 6),
         ("TxnOffsetCommitResponse", 6),
+        ("DeleteGroupsRequest", 3),
+        ("DeleteGroupsResponse", 3),
         # Kafka's assignors have these in their code: members of its clients check them (test_rebalancing.py).
         ("StickyAssignorUserData", 0),
         ("StickyAssignorUserData", 1),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.protocol.messages.groups import DeletableGroupResult, DeleteGroupsResponse
 from ottla.protocol.messages.share_fetch import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -192,3 +193,17 @@ def test_a_heartbeat_tells_no_topics_from_unchanged_topics() -> None:
     unchanged, none = ShareGroupHeartbeatRequest(), ShareGroupHeartbeatRequest(subscribed_topic_names=[])
     assert decode(ShareGroupHeartbeatRequest, encode(unchanged, 1), 1).subscribed_topic_names is None
     assert decode(ShareGroupHeartbeatRequest, encode(none, 1), 1).subscribed_topic_names == []
+
+
+# Written by the classes of Kafka 4.4 from the same values.
+@pytest.mark.parametrize(
+    ("version", "written"),
+    [(2, "00000007030267008600026800000000"), (3, "000000070302670086036e6f0002680000000000")],
+)
+def test_the_deletion_of_a_group_explains_its_failure_from_version_3_on(version: int, written: str) -> None:
+    failed = DeletableGroupResult(group_id="g", error_code=134, error_message="no")
+    response = DeleteGroupsResponse(throttle_time_ms=7, results=[failed, DeletableGroupResult(group_id="h")])
+    assert encode(response, version).hex() == written
+    read = decode(DeleteGroupsResponse, bytes.fromhex(written), version)
+    assert read.results[0].error_message == ("no" if version == 3 else None)
+    assert (read == response) == (version == 3)
