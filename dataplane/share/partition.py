@@ -273,6 +273,10 @@ class SharePartition:
             return self._dead(count, DeathReason.DELIVERY_LIMIT)
         return Delayed(count, not_before_ms) if not_before_ms else Available(count)
 
+    def _put_back_undelivered(self, count: int) -> State:
+        """Return the state of an acquired record that its member has not seen."""
+        return Available(count - 1)
+
     def _dead(self, count: int, reason: DeathReason) -> State:
         return Archiving(count, reason) if self.limits.has_dead_letters else ARCHIVED
 
@@ -285,14 +289,12 @@ class SharePartition:
         their count falls again (KAFKA-17541). After a lost connection the broker cannot know, and the count stays.
         """
 
-        def undelivered(count: int) -> State:
-            return Available(count - 1)
-
         transition = self._begin()
+        after = self._put_back if were_delivered else self._put_back_undelivered
         if member_id in self._runs.held:
             for first, last, state in self._runs.all_runs():
                 if isinstance(state, Acquired) and state.member_id == member_id:
-                    self._change(transition, first, last, self._put_back if were_delivered else undelivered)
+                    self._change(transition, first, last, after)
         return self._seal(transition)
 
     def next_expiry_ms(self) -> int | None:

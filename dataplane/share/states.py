@@ -16,10 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
-
-if TYPE_CHECKING:
-    from .transitions import Transition
+from typing import ClassVar, NamedTuple
 
 NEVER_MS = 2**63 - 1
 """Deadline of a state that does not end by itself."""
@@ -127,7 +124,8 @@ class Changing(_State):
 
     before: Acquired | Pending | Archiving
     after: State
-    transition: Transition
+    transition: Hashable
+    """Identity of the transition that the write completes."""
 
 
 State = Available | Delayed | Acquired | Pending | Archiving | Finished | Changing

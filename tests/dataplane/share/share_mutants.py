@@ -1,0 +1,199 @@
+"""Faulty share partitions, planted one at a time, which the histories of `test_share_model.py` have to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ottla.dataplane.share import partition as partition_module
+from ottla.dataplane.share.acknowledgements import AcknowledgedRange
+from ottla.dataplane.share.acquisition import Acquisition
+from ottla.dataplane.share.limits import ShareLimits
+from ottla.dataplane.share.partition import SharePartition
+from ottla.dataplane.share.state_runs import StateRuns
+from ottla.dataplane.share.states import Acquired, Changing, State, StateBatch, durable_batch
+from ottla.dataplane.share.transitions import Transition
+from ottla.protocol.errors import ErrorCode, KafkaError
+
+MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {}
+
+
+def mutant(plant: Callable[[], Iterator[None]]) -> None:
+    MUTANTS[plant.__name__] = contextmanager(plant)
+
+
+@mutant
+def count_not_raised() -> Iterator[None]:
+    """A redelivery keeps the delivery count, so a record that no member can process comes back without end."""
+
+    def state(self: Acquisition, delivery_count: int) -> State:
+        return Acquired(self._member_id, max(1, delivery_count - 1), self._deadline_ms)
+
+    with patch.object(Acquisition, "_state", state):
+        yield
+
+
+@mutant
+def lock_not_ended() -> Iterator[None]:
+    """The records of a dead member stay locked."""
+
+    def expire(self: SharePartition, _now_ms: int) -> Transition:
+        return self._seal(self._begin())
+
+    with patch.object(SharePartition, "expire", expire):
+        yield
+
+
+@mutant
+def lock_lost_by_a_failed_write() -> Iterator[None]:
+    """A lock that was in transition when it ended has lost its deadline after a rollback."""
+    roll_back = SharePartition.roll_back
+
+    def without_deadlines(self: SharePartition, transition: Transition) -> None:
+        with patch.object(SharePartition, "_add_deadline", lambda *_args: None):
+            roll_back(self, transition)
+
+    with patch.object(SharePartition, "roll_back", without_deadlines):
+        yield
+
+
+@mutant
+def start_offset_moved_over_a_hole() -> Iterator[None]:
+    """The start offset moves over a released record once a later record is acknowledged: the record is lost."""
+
+    def drop_finished(self: StateRuns) -> None:
+        runs = self.all_runs()
+        finished = [last for _, last, state in runs if state.is_finished]
+        held = [first for first, _, state in runs if isinstance(state, Acquired | Changing)]
+        if finished:
+            self.drop_below(min([finished[-1] + 1, *held]))
+
+    original = StateRuns.drop_below
+
+    def drop_below(self: StateRuns, offset: int) -> None:
+        with patch.object(StateRuns, "drop_finished", lambda _self: None):
+            original(self, offset)
+
+    with (
+        patch.object(StateRuns, "drop_finished", drop_finished),
+        patch.object(StateRuns, "drop_below", drop_below),
+    ):
+        yield
+
+
+@mutant
+def acknowledgement_by_a_stranger() -> Iterator[None]:
+    """A member whose lock has ended acknowledges the record that another member processes now."""
+
+    def check_held(self: SharePartition, _member_id: str, ranges: Iterable[AcknowledgedRange]) -> None:
+        for first, last, _ in ranges:
+            if last >= self.end_offset > self.start_offset:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "")
+            if last >= self.end_offset or not all(
+                isinstance(state, Acquired) for _, _, state in self._runs.runs(first, last)
+            ):
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "")
+
+    with patch.object(SharePartition, "_check_held", check_held):
+        yield
+
+
+@mutant
+def release_of_another_member() -> Iterator[None]:
+    """The end of a session releases the records of all members."""
+
+    def release(self: SharePartition, _member_id: str, *, were_delivered: bool) -> Transition:
+        transition = self._begin()
+        for first, last, state in self._runs.all_runs():
+            if isinstance(state, Acquired):
+                after = self._put_back if were_delivered else self._put_back_undelivered
+                self._change(transition, first, last, after)
+        return self._seal(transition)
+
+    with patch.object(SharePartition, "release", release):
+        yield
+
+
+@mutant
+def start_offset_of_another_transition() -> Iterator[None]:
+    """A transition carries the start offset of an earlier one that has not ended. If the earlier write fails, its
+    records are lost at the next failover."""
+
+    def start_after(self: SharePartition, _transition: Transition) -> int:
+        return self._runs.end_of_prefix(
+            lambda state: (state.after if isinstance(state, Changing) else state).is_finished
+        )
+
+    with patch.object(SharePartition, "_start_after", start_after):
+        yield
+
+
+@mutant
+def change_visible_before_its_write() -> Iterator[None]:
+    """A released record goes to another member before the release is durable."""
+    seal = SharePartition._seal
+
+    def sealed(self: SharePartition, transition: Transition) -> Transition:
+        seal(self, transition)
+        for span in transition.spans:
+            self._runs.update(*span, lambda state: state.after if isinstance(state, Changing) else state)
+        return transition
+
+    with patch.object(SharePartition, "_seal", sealed):
+        yield
+
+
+@mutant
+def hole_skipped() -> Iterator[None]:
+    """The next fetch begins behind the window though a record in it was released."""
+    with patch.object(SharePartition, "next_fetch_offset", lambda self: self.end_offset):
+        yield
+
+
+@mutant
+def last_delivery_in_company() -> Iterator[None]:
+    """A record before its last delivery comes with others, which die with it if it stops the client."""
+    with patch.object(ShareLimits, "throttled", lambda *_args: None):
+        yield
+
+
+@mutant
+def locks_without_limit() -> Iterator[None]:
+    """A fetch takes new records though the limit of locks is reached."""
+    take_new = Acquisition._take_new
+
+    def without_limit(self: Acquisition, last: int) -> None:
+        unfinished, self._runs.unfinished = self._runs.unfinished, -1_000
+        try:
+            take_new(self, last)
+        finally:
+            self._runs.unfinished += unfinished + 1_000
+
+    with patch.object(Acquisition, "_take_new", without_limit):
+        yield
+
+
+@mutant
+def aborted_transaction_applied() -> Iterator[None]:
+    """The acknowledgements of an aborted transaction finish its records, though its outputs are gone."""
+    complete = SharePartition.complete
+
+    def applied(self: SharePartition, transaction: Any, *, is_committed: bool) -> Transition:
+        del is_committed
+        return complete(self, transaction, is_committed=True)
+
+    with patch.object(SharePartition, "complete", applied):
+        yield
+
+
+@mutant
+def unwritten_count_in_the_snapshot() -> Iterator[None]:
+    """A snapshot holds a state that was not written."""
+
+    def after(first: int, last: int, state: State) -> StateBatch | None:
+        return durable_batch(first, last, state.after if isinstance(state, Changing) else state)
+
+    with patch.object(partition_module, "durable_batch", after):
+        yield
