@@ -9,6 +9,7 @@ from ...extras import installation_of
 from ..declared_options import optional
 
 if TYPE_CHECKING:
+    from .attempts import AttemptTraces
     from .spans import Creation, Handling
 
 
@@ -19,8 +20,8 @@ class TracingOptions:
     tracing: bool = optional(
         False,
         "Whether records and their handling are traced by OpenTelemetry. A sent record gets the W3C trace context as "
-        "a header. `async for` over a Consumer handles each record in a span, which is linked to that context. Needs "
-        "the extra `otel`.",
+        "a header. `async for` over a Consumer, and the handler of a Worker, handle each record in a span, which is "
+        "linked to that context. Needs the extra `otel`.",
     )
 
     def creation(self, client_id: str) -> Creation | None:
@@ -48,6 +49,19 @@ class TracingOptions:
         except ModuleNotFoundError as error:
             raise _missing(error) from error
         return Handling(client_id, group_id)
+
+    def attempts(self, client_id: str, group_id: str) -> AttemptTraces | None:
+        """Return the traces of a worker's attempts; None without traces.
+
+        Raises ModuleNotFoundError without opentelemetry-api.
+        """
+        if not self.tracing:
+            return None
+        try:
+            from .attempts import AttemptTraces
+        except ModuleNotFoundError as error:
+            raise _missing(error) from error
+        return AttemptTraces(client_id, group_id)
 
 
 def _missing(error: ModuleNotFoundError) -> ModuleNotFoundError:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import Token
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
@@ -20,11 +20,14 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
+from ..error_names import error_type
 from ..records import ConsumerRecord
 from .iteration import TracedLoop, TracedRecords
 
 TRACE_PARENT: Final = "traceparent"
 TRACE_STATE: Final = "tracestate"
+ATTEMPT: Final = "ottla.worker.attempt"
+"""The attribute with the number of an attempt, for which the conventions for Kafka have no name."""
 _VALUE_BYTES_MAX: Final = 1_024
 """The longest header that is read as a context. W3C asks for at least 512 characters of a state."""
 _KEY_BYTES_MAX: Final = 256
@@ -54,9 +57,27 @@ class Creation:
         with self._tracer.start_as_current_span(
             f"create {topic}", kind=SpanKind.PRODUCER, attributes=attributes
         ):
-            carrier: dict[str, str] = {}
-            _PROPAGATOR.inject(carrier)
+            carrier = self.carried()
         return [*headers, *((name, value.encode()) for name, value in carrier.items())]
+
+    def carried(self) -> dict[str, str]:
+        """Return the current context in the form of the headers, for another process."""
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier)
+        return carrier
+
+    @contextmanager
+    def continued(self, carrier: Mapping[str, str]) -> Iterator[None]:
+        """Make a context that another process has carried here the current context of a block."""
+        token = context.attach(_PROPAGATOR.extract(carrier, Context()))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the parts for another process, which has tracers of its own."""
+        return Creation, (self._client_id,)
 
 
 class Handling:
@@ -68,9 +89,14 @@ class Handling:
         self._tracer = trace.get_tracer(_TRACER)
 
     @contextmanager
-    def span(self, record: ConsumerRecord) -> Iterator[Span]:
-        """Handle a record in a block, which is the span. An exception of the block is noted, and propagates."""
+    def span(self, record: ConsumerRecord, attempt: int | None = None) -> Iterator[Span]:
+        """Handle a record in a block, which is the span. An exception of the block is noted, and propagates.
+
+        `attempt` is the number of the attempt with this record, if attempts are counted.
+        """
         span = self.begun(record)
+        if attempt is not None:
+            span.set_attribute(ATTEMPT, attempt)
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
                 yield span
@@ -154,9 +180,11 @@ def _caller() -> object:
 
 def failed(span: Span, error: BaseException) -> None:
     """Note in a span that the handling of its record has failed."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    span.record_exception(error)
+    name = error_type(error)
+    try:
+        span.record_exception(error)
+    except Exception:  # The exception fails to make its text.
+        span.add_event("exception", {"exception.type": name})
     span.set_attribute("error.type", name)
     span.set_status(Status(StatusCode.ERROR, name))
 

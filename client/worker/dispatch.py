@@ -9,18 +9,24 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..consuming.deserialization import Deserialization
+from ..error_names import error_type
 from ..exactly_once.batch import NewRecord
 from ..failures import SerializationFailed
 from ..records import ConsumerRecord, TopicPartition
 from .handlers import HandlerCaller
-from .letters import DeadLetter, error_text, error_type, letter_headers
+from .letters import DeadLetter, error_text, letter_headers
 from .partition_tasks import Task
 from .retry_notes import note_headers, retry_topic
 from .settling import News, Settlement, check_result, gone_or_done
 from .tasks import DeferredRetry, Halted, HeldRetry, LetterDue, OutdatedResult, Tasks, Verdict
 from .worker_record import Reject, WorkerRecord
+
+if TYPE_CHECKING:
+    from ..tracing.attempts import AttemptTraces
+    from ..tracing.spans import Creation
 
 CANCEL_GRACE_S = 2.0
 """The time for which a cancelled handler may take to end before its partition is given up all the same."""
@@ -51,9 +57,10 @@ class Dispatch:
         concurrency: int,
         dead_letter: DeadLetter | None,
         deserialization: Deserialization | None,
+        traces: AttemptTraces | None,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`fail` stops the worker with an error."""
+        """`traces` has the span of each attempt. `fail` stops the worker with an error."""
         self.tasks = tasks
         self.news = News()
         """A condition that is told after each end of a task."""
@@ -63,6 +70,7 @@ class Dispatch:
         self._concurrency = concurrency
         self._dead_letter = dead_letter
         self._deserialization = deserialization
+        self._traces = traces
         self._fail = fail
         self._is_stopping = False
         self._loop = asyncio.get_running_loop()
@@ -210,13 +218,20 @@ class Dispatch:
             self.news.tell()
 
     async def _results(self, task: Task) -> Sequence[NewRecord]:
+        """Make an attempt, in a span if there are traces, and return the records that the handler sent."""
+        if self._traces is None:
+            return await self._attempt(task, None)
+        with self._traces.span(task.record, task.failures + 1):
+            return await self._attempt(task, self._traces.creation)
+
+    async def _attempt(self, task: Task, creation: Creation | None) -> Sequence[NewRecord]:
         """Call the handler, and return the records that it sent."""
         if task.broken is not None:
             raise Reject(f"lane: {error_type(task.broken)}: {error_text(task.broken)}") from task.broken
         record = task.record
         if self._deserialization is not None:
             record = self._deserialization.record(record)
-        given = WorkerRecord.of(record, task.failures + 1)
+        given = WorkerRecord.of(record, task.failures + 1, creation)
         await self._caller.call(given)
         assert self.settlement is not None
         for result in given.sent:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
+from ..error_names import error_type
 from ..records import ConsumerRecord
 
 _KAFKAS: Final = "__dlq.errors."
@@ -119,14 +120,6 @@ def letter_headers(
 def own_headers(headers: Sequence[tuple[str, bytes | None]]) -> LetterHeaders:
     """Return a record's headers without those that tell of a letter."""
     return [(key, value) for key, value in headers if not key.startswith((_KAFKAS, _OURS))]
-
-
-def error_type(error: BaseException) -> str:
-    """Return the name of an exception's class, with its module unless it is built in. Exceptions of Ottla have the
-    name by which programs import them."""
-    kind = type(error)
-    package = "ottla" if kind.__module__.startswith("ottla.") else kind.__module__
-    return kind.__qualname__ if package == "builtins" else f"{package}.{kind.__qualname__}"
 
 
 def error_text(error: BaseException) -> str:

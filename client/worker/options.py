@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict
 
 from ..connections.options import CLIENT_ID_MEANING
 from ..consuming.deserialization import Deserializer
@@ -22,11 +22,15 @@ from ..producing.options import WRITER_GROUPS, WRITER_OPTIONS
 from ..producing.partitioner import Partitioner
 from ..records import ConsumerRecord
 from ..security.options import SecurityKeywords, SecurityOptions
+from ..tracing.options import TracingOptions
 from .letters import DeadLetter
 from .rates import Rate
 from .retries import Retry
 from .retry_notes import SUFFIX
 from .tasks import Policy
+
+if TYPE_CHECKING:
+    from ..tracing.attempts import AttemptTraces
 
 CONCURRENCY: Final = 64
 """The default number of records in handlers at a time."""
@@ -75,6 +79,7 @@ class WorkerOptions(ReadingOptions, WorkerSending, SecurityKeywords, total=False
     isolation_level: Literal["read_uncommitted", "read_committed"]
     request_timeout_ms: int
     retry_backoff_max_ms: int
+    tracing: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +281,7 @@ WORKER_OPTIONS = tuple(
         WorkerFetching,
         *CONSUMER_GROUPS[2:-2],
         *WRITER_GROUPS[1:-2],
+        TracingOptions,
         SecurityOptions,
     )
     if option.name in WorkerOptions.__required_keys__ | WorkerOptions.__optional_keys__
@@ -289,6 +295,7 @@ class WorkerSettings:
     work: WorkOptions
     failures: FailureOptions
     settling: SettlingOptions
+    tracing: TracingOptions
     given: Mapping[str, Any]
 
     @classmethod
@@ -300,6 +307,7 @@ class WorkerSettings:
             work=group_of(WorkOptions, options),
             failures=group_of(FailureOptions, options),
             settling=group_of(SettlingOptions, options),
+            tracing=group_of(TracingOptions, options),
             given=options,
         )
 
@@ -327,11 +335,15 @@ class WorkerSettings:
         """The time for which the group waits for a member that gives partitions up."""
         return float(self.given.get("max_poll_interval_ms", 300_000)) / 1000
 
+    def traces(self) -> AttemptTraces | None:
+        """Return the spans of attempts, None without traces. Raises ModuleNotFoundError without opentelemetry-api."""
+        return self.tracing.attempts(self._with_defaults()["client_id"], self.work.group_id)
+
     def of_consumer(self) -> dict[str, Any]:
         """Return the options of the consumer."""
         known = {option.name for option in CONSUMER_OPTIONS}
         theirs = {name: value for name, value in self._with_defaults().items() if name in known}
-        for name in ("key_deserializer", "value_deserializer"):
+        for name in ("key_deserializer", "value_deserializer", "tracing"):
             theirs.pop(name, None)
         # Fetched records wait beside those that are worked on, and take memory, too.
         theirs.setdefault("fetch_max_bytes", max(1, min(50 * 1024 * 1024, self.work.max_bytes // 4)))
@@ -340,8 +352,11 @@ class WorkerSettings:
         return theirs
 
     def of_producer(self) -> dict[str, Any]:
-        """Return the options of the producer, without those of its transactions."""
-        known = {option.name for option in WRITER_OPTIONS}
+        """Return the options of the producer, without those of its transactions.
+
+        It has no traces: a record gets its context from the handler that sends it, and a letter keeps its context.
+        """
+        known = {option.name for option in WRITER_OPTIONS} - {"tracing"}
         return {name: value for name, value in self._with_defaults().items() if name in known}
 
     def _with_defaults(self) -> dict[str, Any]:

@@ -12,14 +12,19 @@ import multiprocessing
 import pickle
 import signal
 import traceback
+from collections.abc import Mapping
+from contextlib import nullcontext
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..exactly_once.batch import NewRecord
 from ..records import ConsumerRecord
 from .handlers import Handler, name_of, until_ended
 from .threads import HandlerThreads
 from .worker_record import WorkerRecord
+
+if TYPE_CHECKING:
+    from ..tracing.spans import Creation
 
 POLL_S = 0.05
 """The interval at which a call looks whether it is cancelled."""
@@ -36,6 +41,8 @@ class ProcessDied(RuntimeError):
 class _Request(NamedTuple):
     record: ConsumerRecord
     attempt: int
+    trace: Mapping[str, str]
+    """The trace context of the attempt; empty without traces."""
 
 
 class _Answer(NamedTuple):
@@ -48,12 +55,12 @@ class _Answer(NamedTuple):
 class HandlerProcess:
     """A process that calls a handler. Its methods block, and belong to one thread at a time."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, creation: Creation | None) -> None:
         # A forked child would inherit the event loop, its sockets, and locks of other threads.
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, handler), name="ottla-worker-handler", daemon=True
+            target=_serve, args=(theirs, handler, creation), name="ottla-worker-handler", daemon=True
         )
         self._process.start()
         theirs.close()
@@ -68,8 +75,9 @@ class HandlerProcess:
     def call(self, record: WorkerRecord) -> object:
         """Call the handler, and return the name of its result's type. Raises its exception, ProcessDied, and
         CancelledError after the process was killed, as `record.cancelled` was set."""
+        trace = {} if record.creation is None else record.creation.carried()
         try:
-            self._connection.send(_Request(ConsumerRecord(*record), record.attempt))
+            self._connection.send(_Request(ConsumerRecord(*record), record.attempt, trace))
             while not self._connection.poll(POLL_S):
                 if record.cancelled.is_set():
                     raise asyncio.CancelledError
@@ -110,9 +118,13 @@ class HandlerProcess:
 class ProcessCalls:
     """Calls of a plain function in processes, which begin when they are needed."""
 
-    def __init__(self, handler: Handler) -> None:
-        """Raises TypeError for a handler that another process cannot import."""
+    def __init__(self, handler: Handler, creation: Creation | None = None) -> None:
+        """`creation` makes the trace contexts of records that the handler sends.
+
+        Raises TypeError for a handler that another process cannot import.
+        """
         self._handler = handler
+        self._creation = creation
         self._threads = HandlerThreads("ottla-worker-process")
         self._idle: list[HandlerProcess] = []
         self._reserved: dict[int, HandlerProcess] = {}
@@ -174,7 +186,7 @@ class ProcessCalls:
         return None
 
     def _started(self) -> HandlerProcess:
-        process = HandlerProcess(self._handler)
+        process = HandlerProcess(self._handler, self._creation)
         try:
             process.wait()
         except BaseException:
@@ -189,7 +201,7 @@ class ProcessCalls:
             self._idle.append(process)
 
 
-def _serve(connection: Connection, handler: Handler) -> None:
+def _serve(connection: Connection, handler: Handler, creation: Creation | None) -> None:
     """Call the handler for each record that comes, until the worker is gone.
 
     Signals are the worker's: a terminal and a service manager send them to all processes of a group.
@@ -202,15 +214,16 @@ def _serve(connection: Connection, handler: Handler) -> None:
             request: _Request = connection.recv()
         except (EOFError, OSError):
             return
-        answer = _answer(handler, request)
+        with nullcontext() if creation is None else creation.continued(request.trace):
+            answer = _answer(handler, request, creation)
         try:
             connection.send(answer)
         except (BrokenPipeError, ConnectionResetError):
             return
 
 
-def _answer(handler: Handler, request: _Request) -> _Answer:
-    record = WorkerRecord.of(request.record, request.attempt)
+def _answer(handler: Handler, request: _Request, creation: Creation | None) -> _Answer:
+    record = WorkerRecord.of(request.record, request.attempt, creation)
     try:
         result = handler(record)
     except Exception as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple
@@ -33,7 +35,10 @@ class HandlerThreads:
         self._count = 0
 
     def run(self, call: Callable[[], object]) -> asyncio.Future[CallOutcome]:
-        """Run `call` in a thread. The future has its end; to cancel the future has no effect on the call."""
+        """Run `call` in a thread, in a copy of the caller's context. The future has its end.
+
+        To cancel the future has no effect on the call.
+        """
         if self._is_closed:
             raise ClientClosed("the worker was stopped")
         loop = asyncio.get_running_loop()
@@ -54,7 +59,7 @@ class HandlerThreads:
             except RuntimeError:  # The loop was closed while the call went on.
                 calls.put(None)
 
-        calls.put((call, tell))
+        calls.put((partial(copy_context().run, call), tell))
         return future
 
     def close(self) -> None:

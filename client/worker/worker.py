@@ -77,6 +77,7 @@ class Worker:
         self._settings = settings = WorkerSettings.of(options)
         self._life = Lifecycle("worker")
         self._tasks = Tasks(settings.policy)
+        self._traces = settings.traces()
         self._consumer = Consumer(**settings.of_consumer())
         self._handler: Handler | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -147,7 +148,7 @@ class Worker:
 
     def _calls(self, handler: Handler) -> Calls:
         if self._settings.work.executor == "processes":
-            return ProcessCalls(handler)
+            return ProcessCalls(handler, None if self._traces is None else self._traces.creation)
         return CoroutineCalls(handler) if is_async(handler) else ThreadCalls(handler)
 
     def _parts(self, caller: HandlerCaller) -> tuple[Dispatch, Settlement]:
@@ -159,6 +160,7 @@ class Worker:
             concurrency=settings.work.most_at_once,
             dead_letter=settings.failures.letters,
             deserialization=deserialization(*settings.deserializers),
+            traces=self._traces,
             fail=self._fail,
         )
         make = self._in_transactions if settings.settling.transactional else self._at_least_once

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from functools import cached_property
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..exactly_once.batch import NewRecord
 from ..records import ConsumerRecord
+
+if TYPE_CHECKING:
+    from ..tracing.spans import Creation
 
 
 class Reject(Exception):
@@ -40,13 +43,16 @@ class WorkerRecord(ConsumerRecord):
     """The number of this attempt, from 1 on."""
     sent: list[NewRecord]
     """The records that the handler has sent."""
+    creation: Creation | None
+    """The maker of the trace contexts of records that the handler sends; None without traces."""
 
     @classmethod
-    def of(cls, record: ConsumerRecord, attempt: int) -> WorkerRecord:
+    def of(cls, record: ConsumerRecord, attempt: int, creation: Creation | None = None) -> WorkerRecord:
         """Return a record for an attempt."""
         made = tuple.__new__(cls, record)
         made.attempt = attempt
         made.sent = []
+        made.creation = creation
         return made
 
     @cached_property
@@ -70,7 +76,11 @@ class WorkerRecord(ConsumerRecord):
         With `transactional=True` it is sent in one transaction with the offset of this record: readers of committed
         records get it exactly once. Otherwise the offset counts once all replicas have the record, so that readers may
         get it twice after a failure. `await` is optional, so that plain functions can call it, too.
+
+        With `tracing=True` the record has the handler's trace context in its headers.
         """
+        if self.creation is not None:
+            headers = self.creation.headers(topic, headers)
         self.sent.append(NewRecord(topic, value, key, partition, timestamp_ms, list(headers)))
         return AlreadyDone()
 

@@ -6,20 +6,18 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 import ottla.sync
-from ottla import Consumer, Producer
+from ottla import Consumer, Producer, Worker, WorkerRecord
 from ottla.client.records import ConsumerRecord
 from ottla.client.tracing.iteration import TracedRecords
 from ottla.client.tracing.options import TracingOptions
@@ -27,22 +25,6 @@ from ottla.client.tracing.spans import Creation, Handling
 from ottla.testing import LocalCluster
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@cache
-def provider() -> TracerProvider:
-    """Set the provider of the process, which OpenTelemetry allows once."""
-    provider = TracerProvider()
-    trace.set_tracer_provider(provider)
-    return provider
-
-
-@pytest.fixture
-def exported() -> Iterator[InMemorySpanExporter]:
-    exporter = InMemorySpanExporter()
-    provider().add_span_processor(SimpleSpanProcessor(exporter))
-    yield exporter
-    exporter.shutdown()
 
 
 def record(*headers: tuple[str, bytes | None], offset: int = 7, value: bytes | None = b"v") -> ConsumerRecord:
@@ -120,6 +102,18 @@ def test_an_exception_of_a_handler_is_in_its_span(exported: InMemorySpanExporter
     assert span.attributes is not None
     assert span.attributes["error.type"] == "KeyError"
     assert span.attributes["messaging.kafka.message.tombstone"] is True
+    assert [event.name for event in span.events] == ["exception"]
+
+
+def test_an_exception_without_a_text_is_in_its_span(exported: InMemorySpanExporter) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ArithmeticError
+
+    with pytest.raises(Mute), Handling("c", None).span(record()):
+        raise Mute
+    (span,) = spans(exported, SpanKind.CONSUMER)
+    assert span.status.status_code is StatusCode.ERROR
     assert [event.name for event in span.events] == ["exception"]
 
 
@@ -207,6 +201,37 @@ async def test_the_span_of_a_consumer_is_linked_to_its_producer(
                 break
     assert not trace.get_current_span().get_span_context().is_valid
     assert len(spans(exported, SpanKind.CONSUMER)) == 3
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("transactional", [False, True], ids=["at least once", "exactly once"])
+async def test_the_span_of_a_workers_handler_is_linked_to_its_producer(
+    cluster: LocalCluster, exported: InMemorySpanExporter, transactional: bool
+) -> None:
+    topic = f"worked-on-{transactional}"
+    for name in (topic, f"{topic}.bills"):
+        cluster.create_topic(name)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "tracing": True}
+    async with Producer(**options) as producer:
+        await producer.send_and_wait(topic, b"1", key=b"k")
+    (created,) = spans(exported, SpanKind.PRODUCER)
+    worker = Worker(topic, group_id=topic, transactional=transactional, idle_timeout_ms=300, **options)
+
+    @worker.handler
+    async def bill(order: WorkerRecord) -> None:
+        order.send(f"{topic}.bills", order.value, key=order.key)
+
+    await worker.run()
+    (handled,) = spans(exported, SpanKind.CONSUMER)
+    assert created.context is not None
+    assert [link.context.span_id for link in handled.links] == [created.context.span_id]
+    exported.clear()
+    async with Consumer(f"{topic}.bills", auto_offset_reset="earliest", **options) as consumer:
+        async for found in consumer:
+            assert "traceparent" in dict(found.headers)
+            break
+    (read,) = spans(exported, SpanKind.CONSUMER)
+    assert [link.context.trace_id for link in read.links] == [trace_id(handled)]
 
 
 def test_nothing_is_imported_without_the_option() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from opentelemetry import trace
+
 from ottla import Reject, WorkerRecord
 
 
@@ -30,3 +32,9 @@ def compute(record: WorkerRecord) -> None:
             raise SystemExit(3)
         case _:
             record.send(f"{record.topic}.out", b"%d" % os.getpid(), key=record.key)
+
+
+def note_trace(record: WorkerRecord) -> None:
+    """Send the identity of the current span."""
+    span = trace.get_current_span().get_span_context()
+    record.send("spans", b"%032x-%016x" % (span.trace_id, span.span_id))

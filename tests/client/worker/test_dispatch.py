@@ -3,89 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 
 import pytest
 
-from ottla.client.exactly_once.batch import NewRecord
-from ottla.client.producer import Producer
-from ottla.client.records import ConsumerRecord, TopicPartition
-from ottla.client.worker.dispatch import Dispatch
-from ottla.client.worker.handlers import CoroutineCalls, HandlerCaller
-from ottla.client.worker.options import WorkerSettings
-from ottla.client.worker.partition_tasks import Task
-from ottla.client.worker.retries import Retry
-from ottla.client.worker.tasks import Tasks
 from ottla.client.worker.worker_record import Reject, WorkerRecord
-
-ORDERS = TopicPartition("orders", 0)
-Handler = Callable[[WorkerRecord], Awaitable[None]]
-
-
-class AtOnce:
-    """A settlement without a cluster: each result counts at once."""
-
-    def __init__(self, tasks: Tasks) -> None:
-        self.settled: list[int] = []
-        self._tasks = tasks
-
-    @property
-    def producer(self) -> Producer:
-        raise AssertionError("the handlers of these tests send nothing")
-
-    async def start(self) -> None:
-        """Reach nothing."""
-
-    def settle(self, task: Task, results: Sequence[NewRecord]) -> None:
-        self._tasks.release(task)
-        self._tasks.finish(task)
-        self.settled.append(task.record.offset)
-
-    async def run(self) -> None:
-        """Commit nothing."""
-
-    async def flush(self) -> None:
-        """Wait for nothing."""
-
-    async def stop(self) -> None:
-        """Close nothing."""
-
-
-class Bench:
-    """A dispatch of a handler, and the errors that stop it."""
-
-    def __init__(self, handler: Handler, concurrency: int = 1, timeout_s: float | None = None) -> None:
-        self.tasks = Tasks(WorkerSettings.of({"group_id": "billing", "retry": Retry(first=0.01)}).policy)
-        self.tasks.assign(ORDERS)
-        self.settlement = AtOnce(self.tasks)
-        self.errors: list[BaseException] = []
-        self.dispatch = Dispatch(
-            self.tasks,
-            HandlerCaller(CoroutineCalls(handler), "handler", timeout_s),
-            group_id="billing",
-            concurrency=concurrency,
-            dead_letter=None,
-            deserialization=None,
-            fail=self.errors.append,
-        )
-        self.dispatch.settlement = self.settlement
-
-    def offer(self, count: int, keys: int = 10_000) -> None:
-        self.dispatch.offer(
-            {
-                ORDERS: [
-                    ConsumerRecord(*ORDERS, offset, 0, b"%d" % (offset % keys), b"")
-                    for offset in range(count)
-                ]
-            }
-        )
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
-            while not condition():
-                assert not self.errors
-                await asyncio.sleep(0)
+from tests.client.worker.dispatch_bench import Bench
 
 
 async def test_context_variables_of_a_handler_end_with_its_record() -> None:
