@@ -69,6 +69,13 @@ Prometheus scrapes it with `scheme: https`, `tls_config: {ca_file: ca.pem}` and
 `authorization: {credentials_file: metrics.token}`.
 """
 
+WORKERS = """
+## Workers
+
+`Worker.metrics_text()` returns these metrics of [a worker](WORKER.md#metrics), for a program that serves them. No node
+has them. `group` is the worker's group. The label `lane` has the names of keys: whoever reads the page sees them.
+"""
+
 
 def render() -> str:
     """Return the text of the whole page."""
@@ -83,6 +90,8 @@ def render() -> str:
             *_table(declared_metrics("ottla.cli.nodes.endpoint")),
             "\n## The supervisor of a host's brokers\n",
             *_table(declared_metrics("ottla.cli.nodes.host")),
+            WORKERS,
+            *_table(declared_metrics("ottla.client.worker")),
             "",
         ]
     )

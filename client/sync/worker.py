@@ -58,5 +58,9 @@ class Worker:
         self._worker.stop(at_once=at_once)
 
     def stats(self) -> WorkerStats:
-        """Return the state of the worker in numbers, for health checks and metrics."""
+        """Return the state of the worker in numbers, for health checks and metrics. Any thread may call it."""
         return self._worker.stats()
+
+    def metrics_text(self) -> str:
+        """Return the state of the worker as metrics in Prometheus' text format, version 0.0.4."""
+        return self._worker.metrics_text()

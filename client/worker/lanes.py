@@ -72,6 +72,6 @@ class Lanes(Generic[TaskT]):
 
     def longest(self, count: int) -> list[tuple[Hashable, int]]:
         """Return the lanes with the most tasks, and their numbers of tasks."""
-        return nlargest(
-            count, ((lane, len(tasks)) for lane, tasks in self._lanes.items()), key=lambda pair: pair[1]
-        )
+        # A copy, as other threads may ask while the loop changes the lanes.
+        lanes = list(self._lanes.items())
+        return nlargest(count, ((lane, len(tasks)) for lane, tasks in lanes), key=lambda pair: pair[1])

@@ -141,9 +141,11 @@ class PartitionTasks:
         return len(self.unfinished) + self.uncommitted
 
     @property
-    def oldest_s(self) -> float:
-        """The time at which the oldest unfinished record was read."""
-        return next(iter(self.unfinished.values())).taken_s
+    def oldest_s(self) -> float | None:
+        """The time at which the oldest unfinished record was read; None if there is none."""
+        # A copy, as other threads may ask while the loop changes the tasks.
+        oldest = next(iter(list(self.unfinished.values())), None)
+        return None if oldest is None else oldest.taken_s
 
     def take(self, record: ConsumerRecord, warnings: list[str]) -> bool:
         """Take the next record. Return whether it is to be worked on; it may be finished already."""

@@ -26,7 +26,8 @@ class WorkerStats:
     lanes: int
     """The keys with held records."""
     longest_lanes: tuple[tuple[str, int], ...]
-    """The ten keys with the most held records, and their numbers of records. A key is shortened to 100 characters."""
+    """The ten keys with the most held records, and their numbers of records. A key is shortened to 100 characters,
+    as in `orders, key customer-7`."""
     succeeded: int
     """The records that the handler has finished."""
     failed: int

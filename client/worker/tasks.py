@@ -427,15 +427,15 @@ class Tasks:
         return (tasks for tasks in self._partitions.values() if tasks.blocked)
 
     def stats(self, now_s: float) -> WorkerStats:
-        """Return the state in numbers."""
-        oldest_s = min(
-            (tasks.oldest_s for tasks in self._partitions.values() if tasks.unfinished), default=now_s
-        )
+        """Return the state in numbers. Any thread may call it: the loop changes the state meanwhile."""
+        partitions = list(self._partitions.values())
+        taken_s = (tasks.oldest_s for tasks in partitions)
+        oldest_s = min((at_s for at_s in taken_s if at_s is not None), default=now_s)
         return WorkerStats(
-            partitions=len(self._partitions),
+            partitions=len(partitions),
             in_flight=self.in_flight,
-            held=sum(len(tasks.unfinished) for tasks in self._partitions.values()),
-            held_bytes=self._bytes,
+            held=sum(len(tasks.unfinished) for tasks in partitions),
+            held_bytes=sum(tasks.held_bytes for tasks in partitions),
             uncommitted=self.uncommitted,
             waiting=len(self._waiting),
             oldest_s=max(0.0, now_s - oldest_s),
@@ -449,7 +449,24 @@ class Tasks:
 
 
 def _shown(lane: Hashable) -> str:
-    if isinstance(lane, Task):
-        return f"{lane.record.topic}-{lane.record.partition}, offset {lane.record.offset}"
-    text = repr(lane)
+    """Return the name of a lane for readers, with at most SHOWN_KEY_MAX characters of its key."""
+    match lane:
+        case Task(record=record):
+            return f"{record.topic}-{record.partition}, offset {record.offset}"
+        case (str(topic), bytes(key)):
+            return f"{topic}, key {_shortened(_printable(key))}"
+        case (str(topic), int(partition)):
+            return f"{topic}-{partition}"
+    try:
+        return _shortened(repr(lane))
+    except Exception:  # Objects of the program may fail to make a text.
+        return type(lane).__name__
+
+
+def _printable(key: bytes) -> str:
+    # A key may have a megabyte.
+    return repr(key[: 4 * SHOWN_KEY_MAX + 1].decode("utf-8", "backslashreplace"))[1:-1]
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= SHOWN_KEY_MAX else f"{text[:SHOWN_KEY_MAX]}..."

@@ -34,6 +34,7 @@ from .handlers import (
 )
 from .intake import PartitionIntake
 from .loop_watch import LoopWatch
+from .metrics import metrics_text
 from .options import WORKER_OPTIONS, WorkerOptions, WorkerSettings
 from .processes import ProcessCalls
 from .retry_notes import retry_topic
@@ -141,8 +142,15 @@ class Worker:
             self._on_loop(self._hurry.set)
 
     def stats(self) -> WorkerStats:
-        """Return the state of the worker in numbers, for health checks and metrics."""
+        """Return the state of the worker in numbers, for health checks and metrics. Any thread may call it."""
         return self._tasks.stats(0.0 if self._loop is None else self._loop.time())
+
+    def metrics_text(self) -> str:
+        """Return the state of the worker as metrics in Prometheus' text format, version 0.0.4.
+
+        A program serves the text at a path of its choice. Any thread may call it.
+        """
+        return metrics_text(self._settings.work.group_id, self.stats())
 
     # parts
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -223,6 +225,62 @@ def test_a_huge_key_is_shortened_in_the_stats() -> None:
     assert len(key) < 200
     assert length == 2
     assert tasks.stats(5).oldest_s == 5
+
+
+def test_lanes_are_named_for_readers() -> None:
+    class Mute:
+        def __repr__(self) -> str:
+            raise ArithmeticError
+
+    lanes = {
+        b"plain": ("orders", b"customer \xc3\xbc\n\xff"),
+        b"partition": ("orders", 3),
+        b"own": ("eu", "north"),
+        b"mute": Mute(),
+        b"none": None,
+    }
+    tasks = tasks_of(lambda record: lanes[record.key])
+    tasks.offer(ORDERS, records(*lanes), 0, 0)
+    assert [name for name, _ in tasks.stats(0).longest_lanes] == [
+        "orders, key customer ü\\n\\\\xff",
+        "orders-3",
+        "('eu', 'north')",
+        "Mute",
+        "orders-0, offset 4",
+    ]
+
+
+def test_stats_may_be_asked_for_by_any_thread() -> None:
+    tasks = tasks_of()
+    errors: list[Exception] = []
+    asked = 0
+    ended = threading.Event()
+
+    def ask() -> None:
+        nonlocal asked
+        while not ended.is_set():
+            asked += 1
+            try:
+                tasks.stats(0)
+            except Exception as error:
+                errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        for number in range(0, 5_000, 50):
+            tasks.offer(ORDERS, records(*(b"%d" % key for key in range(50)), begin=number), 0, 0)
+            while (task := tasks.next(0)) is not None:
+                done(tasks, task)
+            committed(tasks)
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert asked
+    assert errors == []
 
 
 def test_a_lane_function_that_fails_breaks_its_record_alone() -> None:
