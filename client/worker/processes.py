@@ -2,6 +2,9 @@
 
 A process that is cancelled, or dies, is replaced; other calls go on. The executors of the standard library break all
 calls if one process dies.
+
+The records that a handler sends come back with the end of its call, and the worker's process sends them. A writer in
+each process, joined to the transaction, would have to take back the records of an attempt that fails or is killed.
 """
 
 from __future__ import annotations

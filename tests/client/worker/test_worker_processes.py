@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
+import random
+import subprocess
+import sys
+import time
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla import Consumer, Letter, Producer, Retry, Worker, WorkerRecord
 from ottla.testing import LocalCluster
-from tests.client.worker.handlers_of_processes import compute
+from tests.client.worker.handlers_of_processes import compute, copy
 
 pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[3]
+COUNT = 100
+KEYS = 10
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +38,13 @@ def cluster() -> Iterator[LocalCluster]:
 async def read(cluster: LocalCluster, topic: str, count: int) -> list[Any]:
     found: list[Any] = []
     async with (
-        Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as reader,
-        asyncio.timeout(20),
+        Consumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap_servers,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        ) as reader,
+        asyncio.timeout(60),
     ):
         while len(found) < count:
             for records in (await reader.getmany(timeout_ms=50)).values():
@@ -67,6 +83,94 @@ async def test_handlers_run_in_processes(cluster: LocalCluster) -> None:
     assert "exit code 9" in letters[b"die"].error_text
     assert letters[b"unpicklable"].error_text == "Unpicklable: 1 and 2"
     assert worker.stats().held == 0
+
+
+@pytest.fixture
+def filled(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
+    """Return a new topic with COUNT numbers in it, beside which there is `<topic>.out`."""
+    name: str = request.node.name
+    for end in ("", ".out"):
+        cluster.create_topic(f"{name}{end}", partitions=2)
+
+    async def fill() -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in range(COUNT):
+                await producer.send(name, b"%d" % number, b"%d" % (number % KEYS))
+
+    asyncio.run(fill())
+    return name
+
+
+def check_copies(records: list[Any]) -> None:
+    """Check that each number is there once, and those of a key in their order."""
+    found = defaultdict[bytes, list[int]](list)
+    for record in records:
+        found[record.key].append(int(record.value))
+    assert found == {b"%d" % key: list(range(key, COUNT, KEYS)) for key in range(KEYS)}
+
+
+def test_a_killed_process_of_a_handler_leaves_no_output(cluster: LocalCluster, filled: str) -> None:
+    """Processes die after they have sent a record, and at any other time: all outputs count exactly once."""
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    chance = random.Random(seed)
+    worker = Worker(
+        filled,
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=filled,
+        executor="processes",
+        concurrency=2,
+        transactional=True,
+        retry=Retry(attempts=100, first=0.01, factor=1, most=0.01),
+        idle_timeout_ms=700,
+    )
+    worker.handler(copy)
+
+    async def kill() -> None:
+        while True:
+            await asyncio.sleep(0.5 + chance.random())
+            processes = multiprocessing.active_children()
+            if processes:
+                chance.choice(processes).kill()
+
+    async def work() -> None:
+        killing = asyncio.create_task(kill())
+        await worker.run()
+        killing.cancel()
+
+    asyncio.run(work())
+    check_copies(asyncio.run(read(cluster, f"{filled}.out", COUNT)))
+    assert worker.stats().failed >= COUNT // 20
+
+
+def test_outputs_of_processes_count_exactly_once_if_their_worker_is_killed(
+    cluster: LocalCluster, filled: str
+) -> None:
+    command = [sys.executable, "-m", "tests.client.worker.program_with_processes"]
+    orphans: set[int] = set()
+    for least in (COUNT // 3, COUNT):
+        program = subprocess.Popen([*command, cluster.bootstrap_servers, filled], cwd=ROOT)
+        try:
+            asyncio.run(read(cluster, f"{filled}.out", least))
+            orphans |= children(program.pid)
+        finally:
+            program.kill()
+            program.wait()
+    check_copies(asyncio.run(read(cluster, f"{filled}.out", COUNT)))
+    assert len(orphans) >= 3
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{orphan}/cmdline").exists() for orphan in orphans):
+        assert time.monotonic() < deadline, "a process of a handler outlives its worker"
+        time.sleep(0.02)
+
+
+def children(pid: int) -> set[int]:
+    """Return the processes that a process has started."""
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()} | {
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    }
 
 
 def test_handlers_that_cannot_be_imported_are_refused() -> None:
