@@ -55,7 +55,8 @@ class Halted:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedResult:
-    """A verdict on a failed task: its partition was given up, and its result does not count."""
+    """A verdict on a failed task: its result does not count. Its partition was given up, or is given up before another
+    attempt; the next member works on the record."""
 
 
 Verdict = HeldRetry | DeferredRetry | LetterDue | Halted | OutdatedResult
@@ -274,8 +275,11 @@ class Tasks:
             return OutdatedResult()
         delay_s = None if is_final else self._policy.retry.delay_s(task.failures, chance)
         if delay_s is not None:
+            is_deferred = self._policy.retry_topic and delay_s > self._policy.retry.most_held_s
+            if task.tasks.leaving and not is_deferred:
+                return OutdatedResult()
             self._counts["retried"] += 1
-            if self._policy.retry_topic and delay_s > self._policy.retry.most_held_s:
+            if is_deferred:
                 return DeferredRetry(delay_s)
             task.settling = False
             self._settling -= 1

@@ -35,8 +35,10 @@ class Handled:
             raise Reject("as the test says")
         assert record.key not in self.busy, "two records of a key at a time"
         self.busy.add(record.key)
-        await asyncio.sleep(0.02)
-        self.busy.remove(record.key)
+        try:
+            await asyncio.sleep(0.02)
+        finally:
+            self.busy.remove(record.key)
         if number % 50 == 0 and record.attempt == 1:
             raise ConnectionError("the first attempt")
         await record.send(output, record.value, key=record.key)

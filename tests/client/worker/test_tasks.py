@@ -123,6 +123,20 @@ def test_verdicts() -> None:
     assert "most_in_a_row" in verdict.limit
 
 
+def test_a_record_that_fails_while_its_partition_leaves_is_left_to_the_next_member() -> None:
+    tasks = tasks_of()
+    tasks.offer(ORDERS, records(b"a", b"b"), 0, 0)
+    failing, other = started(tasks)
+    assert tasks.leave([ORDERS]) == [failing, other]
+    assert tasks.failed(failing, 0, 0.5, is_final=False) == OutdatedResult()
+    tasks.release(failing)
+    done(tasks, other)
+    assert started(tasks, 1_000) == []
+    assert tasks.due_s() is None
+    assert committed(tasks)[ORDERS].offset == 0
+    assert tasks.stats(0).retried == 0
+
+
 def test_a_record_of_a_retry_topic_waits_for_its_time_and_holds_nothing() -> None:
     tasks = tasks_of()
     retries = TopicPartition("orders.retry", 0)
