@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from ottla import Admin, Producer, Reject, Retry, Worker, WorkerRecord
+from ottla import Admin, Producer, Reject, Retry, TopicPartition, Worker, WorkerRecord
 from tests.compat.conftest import Topics
 from tests.compat.reading import DEADLINE_S, eventually, read_to_the_end
 
@@ -123,6 +123,40 @@ async def test_members_come_and_go(
         number for number in range(COUNT) if number != REJECTED
     ]
     assert await read_to_the_end(bootstrap, letters, isolation="read_committed") == [b"%d" % REJECTED]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_static_member_that_restarts_gets_its_partitions_back(
+    bootstrap: str, admin: Admin, topics: Topics, group: str, protocol: Literal["classic", "consumer"]
+) -> None:
+    topic, output, letters, handled = await topics(PARTITIONS), await topics(), await topics(), Handled()
+    options: dict[str, Any] = {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "group_protocol": protocol,
+        "dead_letter": letters,
+    }
+    if protocol == "classic":
+        options |= {"heartbeat_interval_ms": 100, "session_timeout_ms": 30_000}
+    steady, restarted = ({**options, "group_instance_id": name} for name in ("steady", "restarted"))
+
+    async def members() -> dict[str | None, set[TopicPartition]]:
+        (described,) = await admin.describe_groups([group])
+        return {member.instance_id: set(member.partitions) for member in described.members}
+
+    async with member(handled, topic, output, **steady) as other:
+        async with member(handled, topic, output, **restarted) as first:
+            await eventually(lambda: shared(other, first), "the members share the partitions")
+            before = await members()
+            await fill(bootstrap, topic, range(COUNT))
+            await eventually(lambda: first.stats().succeeded > 20, "the second member works")
+        assert await members() == before
+        async with member(handled, topic, output, **restarted) as second:
+            await eventually(lambda: handled.count >= COUNT - 1, "all records are worked on")
+            assert second.stats().succeeded > 0
+            assert await members() == before
+        assert other.stats().partitions == PARTITIONS // 2
+    assert handled.count == COUNT - 1, "no record is worked on twice"
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["at-least-once", "transactional"])
