@@ -17,6 +17,7 @@ import pytest
 from ottla import Admin, Consumer, KafkaError, Producer, Reject, Retry, Worker, WorkerRecord
 from ottla.client.exactly_once.output import Output
 from ottla.testing import LocalCluster
+from tests.client.worker.notes import Notes
 
 pytestmark = pytest.mark.cluster
 
@@ -87,34 +88,6 @@ async def committed(cluster: LocalCluster, topic: str) -> int:
 def start(cluster: LocalCluster, topic: str, notes: Path, *rest: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", PROGRAM, cluster.bootstrap_servers, topic, str(notes), *rest]
     return subprocess.Popen(command, cwd=ROOT)
-
-
-class Notes:
-    """The starts and ends that the killed programs have noted, in the order of their times."""
-
-    def __init__(self, *files: Path) -> None:
-        lines = [line.split() for file in files if file.exists() for line in file.read_text().splitlines()]
-        whole = [line for line in lines if len(line) == 4]
-        self.events = sorted((float(at), what, key, int(number)) for what, key, number, at in whole)
-
-    @property
-    def ended(self) -> list[int]:
-        return [number for _, what, _, number in self.events if what == "end"]
-
-    def check_order(self) -> None:
-        """Check that no record of a key starts before its predecessors have ended, in any program."""
-        ended: dict[str, set[int]] = defaultdict(set)
-        numbers = defaultdict[str, set[int]](set)
-        for _, _, key, number in self.events:
-            numbers[key].add(number)
-        for _, what, key, number in self.events:
-            if what == "start":
-                earlier = {other for other in numbers[key] if other < number}
-                assert earlier <= ended[key], (
-                    f"{number} of key {key} started before {earlier - ended[key]} ended"
-                )
-            elif what == "end":
-                ended[key].add(number)
 
 
 def wait_for(condition: Any, seconds: float = 40) -> None:
