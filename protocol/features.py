@@ -55,9 +55,24 @@ other brokers when it dies. A node that does not know it would also place replic
 """
 PLACEMENT_BY_HOSTS: Final = 1
 PLACEMENT_IN_TURNS: Final = 2
-OURS: Final = (SECURITY, MIRROR, PLACEMENT)
-"""Features of Ottla's own. A new cluster begins with the highest level of the program that forms it. A broker that
-knows less than the level in force is refused."""
+SHARE: Final = "share.version"
+"""The feature of share groups, with Kafka's name and levels.
+
+1: all nodes know share groups (KIP-932). A broker that does not know them could not coordinate them, or lead partitions
+of theirs.
+
+2: all nodes know dead letters of share groups (KIP-1191).
+"""
+SHARE_GROUPS: Final = 1
+SHARE_WITH_DEAD_LETTERS: Final = 2
+SHARE_SERVED: Final[int] = 0
+"""The highest level that this program serves. At 0 clients see neither the feature nor the settings of share groups
+(`settings/config_share.py`)."""
+SHARE_ORDERED: Final[bool] = False
+"""Whether this program keeps the order of records with the same key in a share group (`ottla.share.ordering`)."""
+OURS: Final = (SECURITY, MIRROR, PLACEMENT, *((SHARE,) if SHARE_SERVED else ()))
+"""Features of Ottla's own, and the feature of share groups. A new cluster begins with the highest level of the program
+that forms it. A broker that knows less than the level in force is refused."""
 
 FEATURES: Mapping[str, Feature] = {
     feature.name: feature
@@ -75,7 +90,9 @@ FEATURES: Mapping[str, Feature] = {
         # Level 2: clients add partitions to transactions by writing to them, and take up a new epoch with each
         # transaction (KIP-890). Brokers serve both protocols; clients choose by the level.
         Feature("transaction.version", 0, 2, 2),
+        Feature(SHARE, 0, SHARE_SERVED, 0),
     )
+    if feature.most > 0
 }
 
 

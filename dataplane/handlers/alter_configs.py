@@ -328,7 +328,8 @@ class AlterConfigsHandlers:
         allowed = {
             name: text
             for name in NODE_KEYS
-            if name.startswith("group.consumer.") and (text := self._broker.text(name)) is not None
+            if name.startswith(("group.consumer.", "group.share."))
+            and (text := self._broker.text(name)) is not None
         }
         for change in resource.changes:
             if change.operation == ConfigOperation.SET and change.name in GROUP_KEYS:

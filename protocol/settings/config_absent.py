@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
+from .config_share import SHARE_SETTINGS
 
 
 def _no_class(text: str) -> None:
@@ -147,21 +148,24 @@ _AT_START: Final[Mapping[str, str]] = {
 """Keys that Kafka refuses to change while brokers run, or does not know any more, each with the reason."""
 
 IGNORED_FAMILIES: Final[Mapping[str, str]] = {
-    "errors.deadletterqueue.": "there are no share groups",
-    "group.share.": "there are no share groups",
+    **SHARE_SETTINGS.ignored_families,
     "group.streams.": "there are no groups of the streams protocol",
     "internal.metadata.": _OWN_JOURNAL,
     "kafka.metrics.": _OWN_METRICS,
     "log.local.": _TIERED,
     "log.remote.": _TIERED,
     "remote.": _TIERED,
-    "share.": "there are no share groups",
     "transaction.state.log.": _IN_QUORUM,
     "unstable.": "no version of an API or a feature is unstable",
     "zookeeper.": "there is no ZooKeeper",
 }
 """Prefixes of keys that change nothing, each with the reason."""
-IGNORED_KEYS: Final[Mapping[str, str]] = {**_DYNAMIC, **_AT_START}
+IGNORED_KEYS: Final[Mapping[str, str]] = {
+    **_DYNAMIC,
+    **_AT_START,
+    **SHARE_SETTINGS.ignored,
+    **SHARE_SETTINGS.ignored_at_start,
+}
 """Other keys of Kafka that change nothing here, each with the reason."""
 IGNORED_NUMBERS: Final = (
     "num.network.threads",
@@ -178,7 +182,7 @@ _FIXED_FAMILIES: Final = (
     "transaction.state.log.min.isr",
     "transaction.state.log.num.partitions",
 )
-IGNORED_AT_START: Final = frozenset({*_AT_START, *_FIXED_FAMILIES}) - {
+IGNORED_AT_START: Final = frozenset({*_AT_START, *SHARE_SETTINGS.ignored_at_start, *_FIXED_FAMILIES}) - {
     "inter.broker.protocol.version",
     "log.message.format.version",
 }

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
+from .config_share import SHARE_SETTINGS
+
+_BEHIND_GROUPS: Final = re.compile(r"(group\.(?:consumer|share)\.)(.+)")
 
 
 def _group(name: str, default: str, doc: str, synonym: str) -> ConfigKey:
@@ -26,6 +31,7 @@ GROUP_KEYS: Mapping[str, ConfigKey] = {
             "Silence after which a member of a consumer group is removed.",
             "group.consumer.session.timeout.ms",
         ),
+        *SHARE_SETTINGS.groups,
     )
 }
 """Settings of single groups. The broker keys in `synonyms` give their defaults, and related broker keys their bounds
@@ -81,15 +87,20 @@ def client_patterns(text: str) -> list[tuple[str, str]]:
     return entries
 
 
+def bounds_of_group_key(key: ConfigKey) -> tuple[str, str] | None:
+    """Return the broker keys with the lowest and the highest value of a group's setting, if it has such keys."""
+    behind = _BEHIND_GROUPS.fullmatch(key.synonyms[0]) if key.synonyms else None
+    return None if behind is None else (f"{behind[1]}min.{behind[2]}", f"{behind[1]}max.{behind[2]}")
+
+
 def check_group_bounds(name: str, value: str, broker: Mapping[str, str]) -> None:
-    """Check a setting of a consumer group. Raises ConfigError if it is no number, or outside the bounds in the settings
-    `broker`."""
-    wanted = GROUP_KEYS[name].parse(value)
-    assert isinstance(wanted, int), f"{name} is no whole number by its type"
-    behind = GROUP_KEYS[name].synonyms[0]
-    stem = behind.removeprefix("group.consumer.")
-    least, most = (broker.get(f"group.consumer.{bound}.{stem}") for bound in ("min", "max"))
+    """Check a setting of a group. Raises ConfigError for an invalid value, and for a number outside the bounds in the
+    settings `broker`."""
+    key = GROUP_KEYS[name]
+    wanted = key.parse(value)
+    least, most = (broker.get(bound) for bound in bounds_of_group_key(key) or ("", ""))
     if least is None or most is None:
         return
+    assert isinstance(wanted, int), f"{name} is no whole number by its type"
     if not int(least) <= wanted <= int(most):
         raise ConfigError(f"{name} must be in the range {least} to {most} inclusive.")

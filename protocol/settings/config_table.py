@@ -17,6 +17,7 @@ from .config_absent import ABSENT_NOT_IN_EFFECT, ABSENT_TABLE
 from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
 from .config_oauth import OAUTH_NOT_IN_EFFECT
 from .config_sasl import SASL_TABLE
+from .config_share import SHARE_SETTINGS
 from .config_tls import JAVAS_OWN, TLS_TABLE
 from .config_tokens import TOKEN_TABLE
 
@@ -327,6 +328,7 @@ NOT_IN_EFFECT: Mapping[str, str] = {
     **JAVAS_OWN,
     **ABSENT_NOT_IN_EFFECT,
     **OAUTH_NOT_IN_EFFECT,
+    **SHARE_SETTINGS.not_in_effect,
     "principal.builder.class": "there is one way, which is Kafka's own",
 }
 """Keys that are checked, stored and described, but have no effect so far, each with the behaviour instead."""
@@ -345,8 +347,11 @@ def _behind(key: ConfigKey) -> ConfigKey:
     return ConfigKey(name, key.type, default, key.doc, scope, key.least, key.most, key.allowed)
 
 
-TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in _TOPIC_TABLE}
+TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in (*_TOPIC_TABLE, *SHARE_SETTINGS.topics)}
 NODE_KEYS: Mapping[str, ConfigKey] = {
     **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
-    **{key.name: key for key in (*_NODE_TABLE, *TLS_TABLE, *SASL_TABLE, *TOKEN_TABLE, *ABSENT_TABLE)},
+    **{
+        key.name: key
+        for key in (*_NODE_TABLE, *TLS_TABLE, *SASL_TABLE, *TOKEN_TABLE, *SHARE_SETTINGS.nodes, *ABSENT_TABLE)
+    },
 }

@@ -22,6 +22,7 @@ from ottla.protocol.settings.config_keys import (
     node_key,
     why_ignored,
 )
+from ottla.protocol.settings.config_share import SHARE_SETTINGS
 
 # Apache Kafka 4.4.0's DescribeConfigs answer for a topic without settings.
 KAFKA_TOPIC_DEFAULTS = {
@@ -57,7 +58,10 @@ KAFKA_TOPIC_DEFAULTS = {
 
 
 def test_topics_have_kafkas_defaults() -> None:
-    assert {name: key.default for name, key in TOPIC_KEYS.items()} == KAFKA_TOPIC_DEFAULTS
+    of_share = {key.name for key in SHARE_SETTINGS.topics}  # compared in test_share_settings.py
+    assert {
+        name: key.default for name, key in TOPIC_KEYS.items() if name not in of_share
+    } == KAFKA_TOPIC_DEFAULTS
 
 
 def test_every_key_says_what_it_means() -> None:
@@ -76,7 +80,7 @@ def test_every_key_accepts_its_own_default() -> None:
 
 def test_a_topic_key_names_broker_keys_that_exist() -> None:
     for key in TOPIC_KEYS.values():
-        if key.name.endswith(".replication.throttled.replicas"):
+        if key.name.endswith(".replication.throttled.replicas") or key in SHARE_SETTINGS.topics:
             assert not key.synonyms
             continue
         assert set(key.synonyms) <= NODE_KEYS.keys()
@@ -106,7 +110,7 @@ def test_a_file_for_kafka_starts_a_node_with_a_note_about_what_has_no_effect() -
         "remote.log.storage.system.enable": "false",
         "create.topic.policy.class.name": "",
         "zookeeper.connection.timeout.ms": "18000",
-        "share.coordinator.state.topic.num.partitions": "3",
+        "share.coordinator.threads": "3",
     }
     notes = check_properties(given, Scope.BROKER)
     assert [note.split(" has no effect")[0] for note in notes] == [
