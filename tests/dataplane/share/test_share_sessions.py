@@ -17,52 +17,52 @@ from ottla.dataplane.share.sessions import (
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 KEY, OTHER = SessionKey("g", "a"), SessionKey("g", "b")
-T0, T1, T2 = (SharedPartition(b"t" * 16, index) for index in range(3))
+FIRST, SECOND, THIRD = (SharedPartition(b"t" * 16, index) for index in range(3))
 
 
 def opened(cache: ShareSessionCache, key: SessionKey = KEY, connection: str = "c") -> ShareSession:
-    return cache.fetch(key, OPENING_EPOCH, connection, added=[T0, T1])
+    return cache.fetch(key, OPENING_EPOCH, connection, added=[FIRST, SECOND])
 
 
 def test_epochs_follow_each_other() -> None:
     cache = ShareSessionCache()
     session = opened(cache)
-    assert (session.epoch, list(session)) == (1, [T0, T1])
+    assert (session.epoch, list(session)) == (1, [FIRST, SECOND])
     assert cache.fetch(KEY, 1, "c") is session
     assert cache.acknowledge(KEY, 2) is session
     assert session.epoch == 3
     for epoch in (2, 4):
         with pytest.raises(KafkaError, match="is at epoch 3") as caught:
-            cache.fetch(KEY, epoch, "c", added=[T2])
+            cache.fetch(KEY, epoch, "c", added=[THIRD])
         assert caught.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert (session.epoch, list(session)) == (3, [T0, T1])
+    assert (session.epoch, list(session)) == (3, [FIRST, SECOND])
     assert (next_epoch(EPOCH_MAX), next_epoch(0)) == (1, 1)
 
 
 def test_partitions_are_added_and_forgotten() -> None:
     cache = ShareSessionCache()
     opened(cache)
-    session = cache.fetch(KEY, 1, "c", added=[T2, T0], forgotten=[T1])
-    assert list(session) == [T0, T2]
-    assert T1 not in session
+    session = cache.fetch(KEY, 1, "c", added=[THIRD, FIRST], forgotten=[SECOND])
+    assert list(session) == [FIRST, THIRD]
+    assert SECOND not in session
     assert len(session) == 2
 
 
 def test_a_new_partition_and_a_partition_after_an_error_are_answered_without_records() -> None:
     session = opened(ShareSessionCache())
-    assert session.must_answer(T0)
-    session.answered(T0, has_records=False, is_error=False)
-    assert not session.must_answer(T0)
-    session.answered(T0, has_records=False, is_error=True)
-    assert session.must_answer(T0)
-    session.answered(T2, has_records=True, is_error=False)
-    assert T2 not in session
+    assert session.must_answer(FIRST)
+    session.answered(FIRST, has_records=False, is_error=False)
+    assert not session.must_answer(FIRST)
+    session.answered(FIRST, has_records=False, is_error=True)
+    assert session.must_answer(FIRST)
+    session.answered(THIRD, has_records=True, is_error=False)
+    assert THIRD not in session
 
 
 def test_a_partition_whose_records_were_sent_comes_last() -> None:
     session = opened(ShareSessionCache())
-    session.answered(T0, has_records=True, is_error=False)
-    assert list(session) == [T1, T0]
+    session.answered(FIRST, has_records=True, is_error=False)
+    assert list(session) == [SECOND, FIRST]
 
 
 @pytest.mark.parametrize("epoch", [1, CLOSING_EPOCH])
@@ -79,7 +79,7 @@ def test_an_opening_request_has_no_acknowledgements() -> None:
     cache = ShareSessionCache()
     session = opened(cache)
     with pytest.raises(KafkaError) as caught:
-        cache.fetch(KEY, OPENING_EPOCH, "c", added=[T2], has_acknowledgements=True)
+        cache.fetch(KEY, OPENING_EPOCH, "c", added=[THIRD], has_acknowledgements=True)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert cache.fetch(KEY, 1, "c") is session
     with pytest.raises(KafkaError) as caught:
@@ -92,11 +92,11 @@ def test_the_closing_request_still_has_its_session_and_adds_no_partition() -> No
     session = opened(cache)
     assert cache.fetch(KEY, CLOSING_EPOCH, "c") is session
     with pytest.raises(KafkaError) as caught:
-        cache.fetch(KEY, CLOSING_EPOCH, "c", added=[T2])
+        cache.fetch(KEY, CLOSING_EPOCH, "c", added=[THIRD])
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     closed = cache.close(KEY)
     assert closed is session
-    assert (list(session), len(cache), cache.close(KEY)) == ([T0, T1], 0, None)
+    assert (list(session), len(cache), cache.close(KEY)) == ([FIRST, SECOND], 0, None)
 
 
 def test_a_member_that_opens_a_session_again_replaces_its_own() -> None:
