@@ -160,8 +160,10 @@ class SharePartition:
 
         `batches` are first and last offset of the record batches that were read from `fetch_offset` on. The caller
         leaves out control batches, and aborted batches for a read_committed group. Offsets between the batches are
-        gaps, and become finished. Batches that were left out at the end of the read go to `archive` after this call. In batch-optimised mode the last batch may exceed both `max_records` and the limit of
-        locks. Raises ValueError if the batches were read from an offset behind the window.
+        gaps, and become finished. Batches that were left out at the end of the read go to `archive` after this call.
+
+        In batch-optimised mode the last batch may exceed both `max_records` and the limit of locks. Raises ValueError
+        if the batches were read from an offset behind the window.
         """
         runs = self._runs
         if fetch_offset > runs.end:
