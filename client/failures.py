@@ -285,6 +285,14 @@ def cluster_error(
     )
 
 
+def seen_by(user: str | None) -> str:
+    """Return the end of a sentence such as `there is no topic 'orders'`: a user sees no topic without DESCRIBE on it.
+
+    `user` is the user of the client's login; None if the client does not know it.
+    """
+    return "" if user is None else f" that User:{user} may see"
+
+
 def restated(error: KafkaError, message: str) -> KafkaError:
     """Return a copy of an error with another message, not raised yet.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from ...client.failures import seen_by
 from ...protocol.iso_times import TIME_MS_MAX, iso_time_ms
 from ...protocol.nearest import nearest
 from ..failures import CommandFailed, UsageError
@@ -50,13 +51,13 @@ def pattern(text: str) -> re.Pattern[str]:
         raise UsageError(f"{text!r} is no regular expression: {error}") from None
 
 
-def missing(name: str, existing: Iterable[str], what: str) -> str:
+def missing(name: str, existing: Iterable[str], what: str, user: str | None = None) -> str:
     """Return the error text for a name that does not exist, with the nearest existing name.
 
-    `what` is the kind of thing, such as `topic`.
+    `what` is the kind of thing, such as `topic`. `user` is the user of the login, who may not see all of its kind.
     """
     meant = nearest(name, existing)
-    return f"there is no {what} {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
+    return f"there is no {what} {name!r}{seen_by(user)}" + (f"; did you mean {meant!r}?" if meant else "")
 
 
 def topic_partitions(text: str) -> tuple[str, list[int] | None]:

@@ -17,6 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.nearest import nearest
 from ..admin import Admin
 from ..consumer import Consumer
+from ..failures import seen_by
 from ..producer import Producer
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .found import FoundLetter
@@ -91,6 +92,8 @@ class LetterReplay:
         self._connection = dict(connection)
         self._partitions: Partitions = {}
         self._topic_id = b""
+        self._seen = ""
+        """The end of the sentence that a topic does not exist, for users who may not see all topics."""
 
     async def plan(
         self, show: Shows = lambda counts: None, *, before: Mapping[TopicPartition, int] | None = None
@@ -143,10 +146,11 @@ class LetterReplay:
         async with Admin(**self._connection) as admin:
             # All topics are listed, as a question for one topic creates it in some clusters.
             topics = {topic.name: topic for topic in await admin.describe_topics()}
+            self._seen = seen_by(admin.session.cluster.user)
         if self.request.topic not in topics:
             meant = nearest(self.request.topic, topics)
             hint = f"; did you mean {meant!r}?" if meant else ""
-            raise CannotReplay(f"there is no topic {self.request.topic!r}{hint}")
+            raise CannotReplay(f"there is no topic {self.request.topic!r}{self._seen}{hint}")
         self._partitions = {name: tuple(topic.partitions) for name, topic in topics.items()}
         self._topic_id = topics[self.request.topic].id
 
@@ -218,8 +222,9 @@ class LetterReplay:
             )
         for topic in counts.targets:
             if topic not in self._partitions:
+                right = "; a replay needs WRITE on it" if self._seen else ""
                 raise CannotReplay(
-                    f"there is no topic {topic!r}, which {counts.targets[topic]} letters go to"
+                    f"there is no topic {topic!r}{self._seen}, which {counts.targets[topic]} letters go to{right}"
                 )
 
     async def _send(

@@ -91,8 +91,8 @@ def addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
     )
 
 
-def offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
-    """Return the decisive error of an answer about offsets committed in a transaction, or None."""
+def offsets_failure(group_id: str, answer: TxnOffsetCommitResponse) -> KafkaError | None:
+    """Return the decisive error of an answer about offsets of a group committed in a transaction, or None."""
     return _worst(
         "READ",
         (
@@ -100,18 +100,22 @@ def offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
             for topic in answer.topics
             for partition in topic.partitions
         ),
+        group_id,
     )
 
 
-def _worst(operation: str, codes: Iterable[tuple[int, PartitionName]]) -> KafkaError | None:
+def _worst(
+    operation: str, codes: Iterable[tuple[int, PartitionName]], group_id: str = ""
+) -> KafkaError | None:
     """Return the decisive error of an answer: fatal errors come first, then other permanent ones, then retriable
     ones."""
-    failures = [
-        cluster_error(ErrorCode.of(code), f"{place[0]}-{place[1]}", operation=operation, name=place[0])
-        for code, place in codes
-        if code
-    ]
+    failures = [_failure(ErrorCode.of(code), place, operation, group_id) for code, place in codes if code]
     return min(failures, key=_weight, default=None)
+
+
+def _failure(code: ErrorCode, place: PartitionName, operation: str, group_id: str) -> KafkaError:
+    name = group_id if code is ErrorCode.GROUP_AUTHORIZATION_FAILED else place[0]
+    return cluster_error(code, f"{place[0]}-{place[1]}", operation=operation, name=name)
 
 
 def _weight(error: KafkaError) -> tuple[bool, bool, bool]:

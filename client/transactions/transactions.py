@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -244,7 +245,7 @@ class Transactions:
             await self._in_transaction(
                 self._group_coordinator(group.group_id),
                 offset_commit(self._state.transactional_id, self._identity, offsets, group),
-                offsets_failure,
+                partial(offsets_failure, group.group_id),
                 f"offsets of group {group.group_id!r}",
                 _FIRST_OFFSETS_THAT_ADD if self._state.adds_by_writing else _FIRST_OFFSETS_THAT_ADD - 1,
             )

@@ -258,9 +258,10 @@ async def _partitions(arguments: argparse.Namespace, indexes: Sequence[int]) -> 
     async with Admin(**connection_of(arguments)) as admin:
         # Topics are listed, because a question for a missing topic may create it.
         existing = {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
+        user = admin.session.cluster.user
     topic = arguments.topic
     if topic not in existing:
-        raise CommandFailed(missing(topic, existing, "topic"))
+        raise CommandFailed(missing(topic, existing, "topic", user))
     for index in indexes:
         if index not in existing[topic]:
             raise CommandFailed(f"{topic} has partitions 0 to {len(existing[topic]) - 1}, not {index}")
