@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.dataplane.groups.consumer import pattern_searches
-from ottla.dataplane.groups.consumer.group import TRANSITIONS, ConsumerGroup, ConsumerGroupState
+from ottla.dataplane.groups.consumer.group import (
+    SETTLING_INTERVAL_MS,
+    TRANSITIONS,
+    ConsumerGroup,
+    ConsumerGroupState,
+)
 from ottla.dataplane.groups.consumer.member import HeartbeatReply, MemberHeartbeat, Partitions
 from ottla.dataplane.groups.consumer.offset_checks import check_commit, check_fetch
 from ottla.dataplane.groups.consumer.records import (
@@ -101,7 +106,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     group = new_group(topics)
     assert group.state is ConsumerGroupState.EMPTY
     reply = group.heartbeat(join("m", "a"), 0)
-    assert (reply.epoch, reply.assigned, reply.heartbeat_interval_ms) == (1, topics.all_of("a"), 5_000)
+    assert (reply.epoch, reply.assigned) == (1, topics.all_of("a"))
     assert group.state is ConsumerGroupState.STABLE
     again = group.heartbeat(beat(reply), 1)
     assert (again.epoch, again.assigned) == (1, None)
@@ -249,8 +254,35 @@ def test_settings_of_the_group_move_within_the_brokers_bounds() -> None:
         "consumer.heartbeat.interval.ms": "1",
     }
     group = ConsumerGroup("g", ConsumerLimits(), Topics(a=1).catalog, lambda: own)
-    assert group.heartbeat(join("m", "a"), 0).heartbeat_interval_ms == 5_000
+    reply = group.heartbeat(join("m", "a"), 0)
     assert group.next_deadline_ms == 50_000
+    assert group.heartbeat(beat(reply), 5_000).heartbeat_interval_ms == 5_000
+
+
+def test_members_send_heartbeats_often_while_the_group_changes() -> None:
+    topics = Topics(a=2)
+    group = new_group(topics)
+    first = group.heartbeat(join("m", "a"), 0)
+    assert first.heartbeat_interval_ms == SETTLING_INTERVAL_MS
+    assert group.heartbeat(beat(first), 4_999).heartbeat_interval_ms == SETTLING_INTERVAL_MS
+    assert group.heartbeat(beat(first), 5_000).heartbeat_interval_ms == 5_000
+    waiting = group.heartbeat(join("n", "a"), 6_000)
+    assert (waiting.assigned, waiting.heartbeat_interval_ms) == (frozenset(), SETTLING_INTERVAL_MS)
+    # The first member keeps its partitions for longer than the interval.
+    revoking = group.heartbeat(beat(first, owned=topics.all_of("a")), 7_000)
+    for now_ms in (7_000, 20_000):
+        assert group.heartbeat(beat(waiting), now_ms).heartbeat_interval_ms == SETTLING_INTERVAL_MS
+    assert revoking.assigned is not None
+    released = group.heartbeat(beat(revoking, owned=revoking.assigned), 21_000)
+    given = group.heartbeat(beat(waiting), 21_000)
+    assert given.assigned == topics.all_of("a") - revoking.assigned
+    assert {reply.heartbeat_interval_ms for reply in (released, given)} == {5_000}
+
+
+def test_members_of_a_large_group_send_no_more_than_a_thousand_heartbeats_a_second() -> None:
+    group = new_group(Topics(a=1))
+    replies = [group.heartbeat(join(f"m{number}", "a"), 0) for number in range(800)]
+    assert replies[-1].heartbeat_interval_ms == 800
 
 
 @dataclass
