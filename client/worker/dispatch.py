@@ -63,7 +63,7 @@ class Dispatch:
         """`traces` has the span of each attempt. `fail` stops the worker with an error."""
         self.tasks = tasks
         self.news = News()
-        """A condition that is told after each end of a task."""
+        """A condition that is told after each end of a task, and after each read."""
         self.settlement: Settlement | None = None
         self._caller = caller
         self._group_id = group_id
@@ -93,6 +93,7 @@ class Dispatch:
         for partition, records in read.items():
             for warning in self.tasks.offer(partition, records, now_s, wall_ms):
                 logger.warning("%s", warning)
+        self.news.tell()  # Records that were finished before may have moved the offset to commit.
         self.pump()
 
     def pump(self) -> None:

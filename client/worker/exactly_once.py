@@ -55,7 +55,6 @@ class InTransactions:
         self._max_batch_records = max_batch_records
         self._backoff = backoff
         self._ended: deque[Ended] = deque()
-        self._arrived = asyncio.Event()
         self._due = asyncio.Event()
         """An event that is set once a transaction is due before `every_s` has passed."""
         self._under_way = False
@@ -70,7 +69,7 @@ class InTransactions:
         """Count a task with its results in the next transaction; the next task of its lane may start now."""
         self._tasks.release(task)
         self._ended.append((task, results))
-        self._arrived.set()
+        self._news.tell()
         if len(self._ended) >= self._max_batch_records:
             self._due.set()
 
@@ -94,7 +93,7 @@ class InTransactions:
     async def flush(self) -> None:
         """Wait until all results settled before are committed, or belong to lost partitions. Raises nothing."""
         self._flushes += 1
-        self._arrived.set()
+        self._news.tell()
         self._due.set()
         try:
             while (self._ended or self._under_way or self._tasks.is_dirty) and not self._is_over:
@@ -116,8 +115,7 @@ class InTransactions:
     async def _gather(self) -> None:
         """Wait for results, and a little more for further ones."""
         while not (self._ended or self._tasks.is_dirty):
-            self._arrived.clear()
-            await self._arrived.wait()
+            await self._news.wait()
         if self._flushes or len(self._ended) >= self._max_batch_records:
             return
         self._due.clear()

@@ -7,8 +7,10 @@ from contextvars import ContextVar
 
 import pytest
 
+from ottla.client.records import ConsumerRecord
+from ottla.client.worker.commit_metadata import BeyondCommit, encode
 from ottla.client.worker.worker_record import Reject, WorkerRecord
-from tests.client.worker.dispatch_bench import Bench
+from tests.client.worker.dispatch_bench import ORDERS, Bench
 
 
 async def test_context_variables_of_a_handler_end_with_its_record() -> None:
@@ -159,3 +161,21 @@ async def test_no_record_of_a_key_starts_after_a_record_at_which_the_worker_stop
     assert bench.errors == [error]
     assert started == [0, 1, 3, 5]
     assert (bench.tasks.in_flight, bench.tasks.running()) == (0, [])
+
+
+async def test_a_read_of_finished_records_is_news() -> None:
+    """Records that an earlier worker has finished move the offset to commit, and no handler ends after them."""
+
+    async def handle(record: WorkerRecord) -> None:
+        raise AssertionError("the records are finished")
+
+    bench = Bench(handle)
+    state = bench.tasks.partitions[ORDERS]
+    text = encode(BeyondCommit(state.topic_id, 0, [(0, -1)], [(1, 3)]))
+    assert state.resume(0, text, 3) is None
+    waiting = asyncio.create_task(bench.dispatch.news.wait())
+    await asyncio.sleep(0)
+    bench.dispatch.offer({ORDERS: [ConsumerRecord(*ORDERS, offset, 0, b"", b"") for offset in (1, 2)]})
+    async with asyncio.timeout(5):
+        await waiting
+    assert bench.tasks.is_dirty

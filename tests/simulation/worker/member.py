@@ -106,8 +106,9 @@ class Member:
 
     async def give_up(self, partitions: set[TopicPartition]) -> None:
         """Give up these partitions, once their handlers have ended."""
+        removals = self.removals
         await self.call()
-        if self in self.world.group.members and partitions:
+        if self.removals == removals and self in self.world.group.members and partitions:
             await self.listener.on_partitions_revoked(partitions)
             self.owned -= partitions
 

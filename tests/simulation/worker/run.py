@@ -51,7 +51,10 @@ def main() -> int:
                         transactional=outcome.exactly_once,
                         eager=outcome.is_eager,
                     )
-    print(f"{end - begin} seeds, {broken} broken; " + ", ".join(f"{name} {value:,}" for name, value in totals.items()))
+    print(
+        f"{end - begin} seeds, {broken} broken; "
+        + ", ".join(f"{name} {value:,}" for name, value in totals.items())
+    )
     return min(broken, 100)
 
 

@@ -112,7 +112,11 @@ class Course:
         if self.world.broken is not None:
             raise self.world.broken
         for member in self.members:
-            if member.running.done() and not member.running.cancelled() and (error := member.running.exception()):
+            if (
+                member.running.done()
+                and not member.running.cancelled()
+                and (error := member.running.exception())
+            ):
                 raise PromiseBroken(f"a worker ended with {error!r}") from error
 
 

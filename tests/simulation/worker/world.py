@@ -24,6 +24,7 @@ TOPIC_ID = b"0123456789abcdef"
 SESSION_S = 6.0
 REBALANCE_S = 120.0
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
+NEVER = -1
 Place = tuple[TopicPartition, int]
 
 
@@ -44,7 +45,8 @@ class Log:
 
 
 class Running(NamedTuple):
-    """A handler that runs: its member, how often that member was removed from the group before, and the offset."""
+    """A handler that runs: its member, how often that member was removed from the group before, and the offset. The
+    number is NEVER if the handler began while the member was removed."""
 
     member: Member
     removals: int
@@ -73,10 +75,12 @@ class History:
         is_member = member in self._world.group.members
         for other in running:
             if other.member is member or (is_member and other.removals == other.member.removals):
-                raise PromiseBroken(f"{partition}: {record.offset} starts while {other.offset} of its key is running")
+                raise PromiseBroken(
+                    f"{partition}: {record.offset} starts while {other.offset} of its key is running"
+                )
         if is_member:
             self._check_predecessors(partition, record)
-        started = Running(member, member.removals, record.offset)
+        started = Running(member, member.removals if is_member else NEVER, record.offset)
         running.append(started)
         return started
 
@@ -85,7 +89,9 @@ class History:
             if earlier.offset >= record.offset:
                 return
             if earlier.key == record.key and (partition, earlier.offset) not in self._ended:
-                raise PromiseBroken(f"{partition}: {record.offset} starts before {earlier.offset} of its key ended")
+                raise PromiseBroken(
+                    f"{partition}: {record.offset} starts before {earlier.offset} of its key ended"
+                )
 
     def leave(self, started: Running, record: ConsumerRecord) -> None:
         """Note that a handler has returned, raised or was cancelled."""
@@ -108,7 +114,9 @@ class History:
             if offset < place.offset or any(start <= offset < end for start, end in runs):
                 at = (partition, offset)
                 if not (self.outputs[at] or self.letters[at]):
-                    raise PromiseBroken(f"{partition}: a commit at {place.offset} counts {offset}, without a result")
+                    raise PromiseBroken(
+                        f"{partition}: a commit at {place.offset} counts {offset}, without a result"
+                    )
 
     def check_all(self, *, exactly_once: bool) -> None:
         """Raise PromiseBroken if a record has no result, or with transactions two."""
@@ -186,6 +194,9 @@ class Group:
         if member in self.members:
             self.members.remove(member)
             member.removals += 1
+            self.owners = {
+                partition: owner for partition, owner in self.owners.items() if owner[0] is not member
+            }
 
     def change(self) -> None:
         """Begin a rebalance."""
@@ -201,7 +212,9 @@ class Group:
         """Return the numbers of a member's assignments, -1 for a partition of another member."""
         found = {partition: self.owners.get(partition) for partition in partitions}
         return {
-            partition: owner[1] if owner is not None and owner[0] is member and partition in member.owned else -1
+            partition: owner[1]
+            if owner is not None and owner[0] is member and partition in member.owned
+            else -1
             for partition, owner in found.items()
         }
 
@@ -210,12 +223,21 @@ class Group:
             target = self._target()
             await self._wait_for_all(
                 [
-                    (member, set(member.owned) if self._world.is_eager else member.owned - target.get(member, set()))
+                    (
+                        member,
+                        set(member.owned)
+                        if self._world.is_eager
+                        else member.owned - target.get(member, set()),
+                    )
                     for member in self.members
                 ]
             )
             for partition, (owner, _) in list(self.owners.items()):
-                if owner not in self.members or partition not in target.get(owner, set()) or self._world.is_eager:
+                if (
+                    owner not in self.members
+                    or partition not in target.get(owner, set())
+                    or self._world.is_eager
+                ):
                     del self.owners[partition]
             for member, partitions in target.items():
                 if member in self.members and member.is_reachable:
