@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ottla.client.worker.commit_metadata import decode
-from ottla.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from tests.simulation.worker.member import Member
