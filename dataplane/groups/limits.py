@@ -55,6 +55,30 @@ class ConsumerLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareGroupLimits:
+    """Limits of the membership of share groups; times in milliseconds. Settings of single groups stay within the
+    minimum and maximum."""
+
+    session_timeout_ms: int = 45_000
+    min_session_timeout_ms: int = 45_000
+    max_session_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 5_000
+    min_heartbeat_interval_ms: int = 5_000
+    max_heartbeat_interval_ms: int = 15_000
+    max_size: int = 200
+
+    def session_timeout_of(self, settings: Mapping[str, str]) -> int:
+        """Return the session timeout of a group that has these settings (`share.session.timeout.ms`)."""
+        own = int(settings.get("share.session.timeout.ms", self.session_timeout_ms))
+        return min(max(own, self.min_session_timeout_ms), self.max_session_timeout_ms)
+
+    def heartbeat_interval_of(self, settings: Mapping[str, str]) -> int:
+        """Return the heartbeat interval of a group that has these settings (`share.heartbeat.interval.ms`)."""
+        own = int(settings.get("share.heartbeat.interval.ms", self.heartbeat_interval_ms))
+        return min(max(own, self.min_heartbeat_interval_ms), self.max_heartbeat_interval_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupLimits:
     """Limits that the broker's settings place on groups; times in milliseconds.
 
@@ -69,6 +93,7 @@ class GroupLimits:
     offsets_retention_ms: int = setting("offsets.retention.minutes", ms_of_minutes)
     commit_timeout_ms: int = setting("offsets.commit.timeout.ms")
     consumer: ConsumerLimits = field(default_factory=ConsumerLimits)
+    share: ShareGroupLimits = field(default_factory=ShareGroupLimits)
 
     def allows_session(self, timeout_ms: int) -> bool:
         """Return whether a member of the classic protocol may have this session timeout."""

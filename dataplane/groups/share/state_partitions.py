@@ -1,0 +1,158 @@
+"""The share-partitions of a group that have a state, that are about to get one, and whose state is about to go.
+
+The states themselves belong to other coordinators. The group's coordinator records which exist, so that members get
+only partitions with a state, and so that no state outlives its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ..consumer.member import TopicPartition, by_topic
+
+BY_SETTING: Final = -1
+"""The start offset of a share-partition that begins where the group's setting share.auto.offset.reset says."""
+LOG_BEGIN: Final = 0
+"""The start offset of a partition with which a topic grew: no record of the partition is passed over."""
+
+
+class NewState(NamedTuple):
+    """States to initialize for partitions of one topic, with the start offset of each partition."""
+
+    topic_id: bytes
+    start_offsets: Mapping[int, int]
+    state_epoch: int
+
+
+class NamedPartitions(NamedTuple):
+    """Partitions of one topic, with the name that the topic had when they were recorded."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+Named = dict[bytes, NamedPartitions]
+
+
+@dataclass(slots=True)
+class StatePartitions:
+    """The share-partitions of one group by the progress of their states.
+
+    Invariants: no topic is in `deleting` and in another of the three; `asked` are partitions whose initialization is
+    under way at this coordinator, all of them in `initializing`.
+    """
+
+    initializing: Named = field(default_factory=dict)
+    initialized: Named = field(default_factory=dict)
+    deleting: dict[bytes, str] = field(default_factory=dict)
+    asked: set[TopicPartition] = field(default_factory=set)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is recorded."""
+        return not (self.initializing or self.initialized or self.deleting)
+
+    def check(self) -> None:
+        """Raises AssertionError if the partitions contradict each other."""
+        both = self.deleting.keys() & (self.initializing.keys() | self.initialized.keys())
+        if both:
+            raise AssertionError(f"topics {both} are being deleted, and have states")
+        unknown = self.asked - set(_pairs(self.initializing))
+        if unknown:
+            raise AssertionError(f"{unknown} are asked for, and not being initialized")
+
+    def missing(self, topic_id: bytes, count: int) -> dict[int, int]:
+        """Return the partitions of a topic with `count` partitions whose state nobody has asked for, with their start
+        offsets."""
+        present = self.initialized.get(topic_id)
+        has_state = frozenset[int]() if present is None else present.partitions
+        wanted = [p for p in range(count) if p not in has_state and (topic_id, p) not in self.asked]
+        grew = bool(has_state) or any((topic_id, p) in self.asked for p in range(count))
+        return dict.fromkeys(wanted, LOG_BEGIN if grew else BY_SETTING)
+
+    def ask(self, topic_id: bytes, name: str, partitions: Iterable[int]) -> None:
+        """Record that these partitions get a state."""
+        asked = frozenset(partitions)
+        self.deleting.pop(topic_id, None)
+        _add(self.initializing, topic_id, NamedPartitions(name, asked))
+        self.asked.update((topic_id, p) for p in asked)
+
+    def finish(self, topic_id: bytes, partitions: Iterable[int], *, initialized: bool) -> bool:
+        """Record that the initialization of these partitions succeeded or failed. Return whether anything changed.
+
+        Nothing changes for a topic that was removed meanwhile.
+        """
+        done = frozenset(partitions)
+        self.asked.difference_update((topic_id, p) for p in done)
+        pending = self.initializing.get(topic_id)
+        if pending is None:
+            return False
+        left = pending.partitions - done
+        if left:
+            self.initializing[topic_id] = pending._replace(partitions=left)
+        else:
+            del self.initializing[topic_id]
+        if initialized:
+            _add(self.initialized, topic_id, NamedPartitions(pending.name, done & pending.partitions))
+        return True
+
+    def begin_deletion(self, topic_ids: Iterable[bytes], counts: Mapping[bytes, int]) -> set[TopicPartition]:
+        """Record that the states of these topics go, and return the partitions that may have a state.
+
+        `counts` are the numbers of partitions of existing topics, for topics whose deletion had begun before.
+        """
+        found: set[TopicPartition] = set()
+        for topic_id in topic_ids:
+            for named in (self.initializing.pop(topic_id, None), self.initialized.pop(topic_id, None)):
+                if named is not None:
+                    found.update((topic_id, p) for p in named.partitions)
+                    self.deleting[topic_id] = named.name
+            if topic_id in self.deleting:
+                found.update((topic_id, p) for p in range(counts.get(topic_id, 0)))
+            self.asked = {each for each in self.asked if each[0] != topic_id}
+        return found
+
+    def end_deletion(self, topic_ids: Iterable[bytes]) -> None:
+        """Record that the states of these topics are gone."""
+        for topic_id in topic_ids:
+            self.deleting.pop(topic_id, None)
+
+    def forget(self, topic_ids: Iterable[bytes]) -> bool:
+        """Drop topics that no longer exist; return whether there were any. The coordinators of states drop theirs."""
+        known = self.topic_ids.intersection(topic_ids)
+        for topic_id in known:
+            self.initializing.pop(topic_id, None)
+            self.initialized.pop(topic_id, None)
+            self.deleting.pop(topic_id, None)
+            self.asked = {each for each in self.asked if each[0] != topic_id}
+        return bool(known)
+
+    @property
+    def topic_ids(self) -> frozenset[bytes]:
+        """Ids of all topics that are recorded."""
+        return frozenset((*self.initializing, *self.initialized, *self.deleting))
+
+    def ready(self, topic_id: bytes) -> frozenset[int]:
+        """Return the partitions of a topic that members may take records of."""
+        named = self.initialized.get(topic_id)
+        return frozenset() if named is None else named.partitions
+
+
+def grouped(offsets: Mapping[TopicPartition, int], state_epoch: int) -> list[NewState]:
+    """Return the states to initialize with these start offsets, by topic."""
+    return [
+        NewState(topic_id, {p: offsets[topic_id, p] for p in partitions}, state_epoch)
+        for topic_id, partitions in by_topic(offsets).items()
+    ]
+
+
+def _pairs(named: Named) -> Iterable[TopicPartition]:
+    return ((topic_id, p) for topic_id, each in named.items() for p in each.partitions)
+
+
+def _add(named: Named, topic_id: bytes, more: NamedPartitions) -> None:
+    before = named.get(topic_id)
+    partitions = more.partitions if before is None else before.partitions | more.partitions
+    named[topic_id] = NamedPartitions(more.name, partitions)
