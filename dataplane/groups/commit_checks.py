@@ -11,6 +11,7 @@ from .consumer.group import ConsumerGroup
 from .consumer.member import TopicPartition
 from .consumer.offset_checks import check_commit as check_consumer_commit
 from .group_table import AnyGroup
+from .share.group import ShareGroup
 
 ANYBODY = -1
 """The generation in requests of clients that are not members of a group."""
@@ -44,6 +45,8 @@ def check_commit(
     """
     if group is None:
         return _check_without_group(who, knows_missing=knows_epochs)
+    if isinstance(group, ShareGroup):
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if isinstance(group, ClassicGroup):
         return group.check_commit(who.member_id, who.instance_id, who.generation, now_ms)
     error = check_consumer_commit(group, who.member_id, who.generation, partitions)
@@ -63,6 +66,8 @@ def check_transactional_commit(
     """
     if group is None:
         return _check_without_group(who, knows_missing=knows_epochs)
+    if isinstance(group, ShareGroup):
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if isinstance(group, ClassicGroup):
         return group.check_transactional_commit(who.member_id, who.instance_id, who.generation)
     return _check_in_consumer_group(group, who, partitions, knows_epochs=knows_epochs)

@@ -22,13 +22,14 @@ from .consumer.migration import downgrade, must_downgrade, upgrade
 from .consumer.records import consumer_record
 from .consumer.subscriptions import PatternOf
 from .dependencies import GroupDependencies
-from .group_table import GroupTable
+from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
+from .ordered_answers import OrderedAnswers, Settled
 from .records import KeyValue, group_record
+from .share.group import ShareGroup
 from .writes import ShardWrites
 
 HeartbeatTicket = Callable[[HeartbeatReply | KafkaError], None]
-Settled = Callable[[ErrorCode], None]
 
 
 class ConsumerGroups:
@@ -48,8 +49,7 @@ class ConsumerGroups:
         self._table, self._writes, self._limits = table, writes, limits
         self._dependencies, self._now_ms, self._new_member_id = dependencies, now_ms, new_member_id
         self._answer = answer
-        # Answers that wait for the latest write of their group: they must not overtake it.
-        self._waiting: dict[str, list[Settled]] = {}
+        self._answers = OrderedAnswers(writes)
 
     # ------------------------------------------------------------ the consumer protocol
 
@@ -109,8 +109,10 @@ class ConsumerGroups:
             group.claim = memory.assigned(group.group_id, partitions, beat.holders, group.claim)
         return claim
 
-    def _made_for(self, group_id: str, present: ClassicGroup | None, beat: MemberHeartbeat) -> ConsumerGroup:
-        if beat.epoch != JOIN_EPOCH:
+    def _made_for(
+        self, group_id: str, present: ClassicGroup | ShareGroup | None, beat: MemberHeartbeat
+    ) -> ConsumerGroup:
+        if beat.epoch != JOIN_EPOCH or isinstance(present, ShareGroup):
             problem = "not found" if present is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
         limits, topics = self._limits.consumer, self._dependencies.topics
@@ -119,7 +121,7 @@ class ConsumerGroups:
             return ConsumerGroup(group_id, limits, topics, settings)
         return upgrade(present, limits, topics, settings, self._now_ms())
 
-    def _take_place(self, group: ConsumerGroup, present: ClassicGroup | ConsumerGroup | None) -> None:
+    def _take_place(self, group: ConsumerGroup, present: AnyGroup | None) -> None:
         """Put a consumer group in the table in place of a classic group of the same name, whose members have to join
         again."""
         group.note_all()
@@ -210,10 +212,7 @@ class ConsumerGroups:
         group_id = group.group_id
         changes = group.take_changes()
         if not changes:
-            if (waiting := self._waiting.get(group_id)) is not None:
-                waiting.append(then)
-            else:
-                then(ErrorCode.NONE)
+            self._answers.wait(group_id, then)
             self._watch(group, member_id)
             return
         ends = must_downgrade(group, self._limits)
@@ -222,17 +221,11 @@ class ConsumerGroups:
             if ends
             else [consumer_record(group, change) for change in changes]
         )
-        waiting = self._waiting[group_id] = [then]
 
-        def written(code: ErrorCode) -> None:
-            if self._waiting.get(group_id) is waiting:
-                del self._waiting[group_id]
-            if code is not ErrorCode.NONE:
-                group.changes = {**dict.fromkeys(changes), **group.changes}
-            for answer in waiting:
-                answer(code)
+        def failed() -> None:
+            group.changes = {**dict.fromkeys(changes), **group.changes}
 
-        self._writes.write(records, written, insist=ends)
+        self._answers.write(group_id, records, then, failed, insist=ends)
         self._watch(group, member_id)
 
     def _downgraded(self, group: ConsumerGroup, changes: Sequence[Change]) -> list[KeyValue]:

@@ -92,6 +92,9 @@ class GroupCoordinator:
         touched = {topic_id for topic_id, _ in delta.partitions} | delta.topics | delta.removed_topics
         if touched:
             self._dependencies.topics.update(image, touched)
+        if delta.removed_topics:
+            for shard in self.shards():
+                shard.share.topics_removed(frozenset(delta.removed_topics))
         restarted = self._restarts.image_changed(
             image, delta.partitions, delta.removed_topics, self._now_ms()
         )
@@ -118,6 +121,7 @@ class GroupCoordinator:
             return topic not in existing or is_former
 
         shard.forget(is_gone)
+        shard.share.forget_missing_topics()
 
     def transaction_ended(
         self, partition: int, producer_id: int, end_offset: int, *, committed: bool

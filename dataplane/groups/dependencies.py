@@ -8,6 +8,7 @@ from functools import partial
 
 from .consumer.subscriptions import TopicCatalog
 from .memory import GroupMemory
+from .persister import NoPersister, SharePersister
 
 
 def _no_settings(_group_id: str) -> Mapping[str, str]:
@@ -21,13 +22,14 @@ class GroupDependencies:
     `topics` is a catalogue of the cluster's topics. `group_settings` returns the settings of one group
     (`consumer.session.timeout.ms`, ...). `wall_ms` is the clock that gives records their timestamps, and by which logs
     judge them. It may jump, so nothing expires by this clock alone. Without it, records get the time of the shard's own
-    clock. `memory` is the memory budget of all shards.
+    clock. `memory` is the memory budget of all shards. `persister` writes the states of share-partitions.
     """
 
     topics: TopicCatalog = field(default_factory=TopicCatalog)
     group_settings: Callable[[str], Mapping[str, str]] = _no_settings
     wall_ms: Callable[[], int] | None = None
     memory: GroupMemory = field(default_factory=GroupMemory)
+    persister: SharePersister = field(default_factory=NoPersister)
 
     def settings_of(self, group_id: str) -> Callable[[], Mapping[str, str]]:
         """Return a function that looks up the current settings of one group."""

@@ -14,6 +14,7 @@ from .classic.subscribed import CONSUMER, subscribed_topics
 from .consumer.group import ConsumerGroup
 from .group_table import AnyGroup
 from .offsets import CommittedOffset, TopicPartition
+from .share.group import ShareGroup
 
 
 def expired(
@@ -34,6 +35,8 @@ def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
 
     The time is 0 if it does not count.
     """
+    if isinstance(group, ShareGroup):
+        return 0, _every
     if isinstance(group, ConsumerGroup):
         return (0, group.subscribes) if group.members else (group.emptied_ms, _none)
     if group.state is GroupState.EMPTY and not group.pending_ids:
@@ -45,9 +48,11 @@ def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
 def consumed_topics(group: AnyGroup, topics: Set[str]) -> frozenset[str]:
     """Return those of these topics that the group's members consume.
 
-    All topics are returned if the members are consumers with unreadable subscriptions. Raises KafkaError
-    NON_EMPTY_GROUP if the members are not consumers.
+    All topics are returned if the members are consumers with unreadable subscriptions. Raises KafkaError:
+    NON_EMPTY_GROUP if the members are not consumers, GROUP_ID_NOT_FOUND for a share group.
     """
+    if isinstance(group, ShareGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
     if isinstance(group, ConsumerGroup):
         return frozenset(filter(group.subscribes, topics))
     if group.state is GroupState.EMPTY:
@@ -59,7 +64,12 @@ def consumed_topics(group: AnyGroup, topics: Set[str]) -> frozenset[str]:
 
 
 def may_go(group: AnyGroup) -> bool:
-    """Return whether a group without offsets may be removed: it has no member, and no client is about to join."""
+    """Return whether a group without offsets may be removed: it has no member, and no client is about to join.
+
+    A share group stays, as in Kafka: its states do not expire.
+    """
+    if isinstance(group, ShareGroup):
+        return False
     if isinstance(group, ConsumerGroup):
         return not group.members
     return group.state is GroupState.EMPTY and not group.pending_ids

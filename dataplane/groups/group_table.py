@@ -1,4 +1,4 @@
-"""The groups of one shard, of either protocol, each with one timer."""
+"""The groups of one shard, of each protocol, each with one timer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from .classic.group import ClassicGroup
 from .consumer.group import ConsumerGroup
+from .share.group import ShareGroup
 
-AnyGroup = ClassicGroup | ConsumerGroup
+AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup
 
 _DEAD = "Dead"
-"""The state's name in either protocol."""
+"""The state's name in each protocol."""
 
 
 class GroupTable:

@@ -13,11 +13,13 @@ from typing import Final
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..runtime.retained_bytes import RetainedBytes, RetainedClaim
-from .classic.group import ClassicGroup
 from .classic.membership import JoinRequest
 from .consumer.group import ConsumerGroup
 from .consumer.member import ConsumerMember, MemberHeartbeat
+from .group_table import AnyGroup
 from .offsets import CommittedOffset, TopicPartition
+from .share.group import ShareGroup
+from .share.member import ShareHeartbeat, ShareMember
 
 GROUP_BYTES_MAX: Final = 512 * 1024 * 1024
 """Memory for all groups that a broker coordinates, with their members and assignments."""
@@ -91,6 +93,20 @@ class GroupMemory:
             size = max(size, claim.size)
         return self._claimed(size, holders, claim)
 
+    def heard_in_share_group(self, beat: ShareHeartbeat, known: ShareMember | None) -> RetainedClaim | None:
+        """Claim memory for the member that a heartbeat describes; return None if the heartbeat has nothing to store.
+
+        Raises KafkaError GROUP_MAX_SIZE_REACHED.
+        """
+        claim = None if known is None else known.claim
+        if claim is not None and beat.topics is None and not beat.rack_id:
+            return None
+        names = (beat.member_id, beat.rack_id, beat.client_id, beat.client_host, beat.principal)
+        size = _MEMBER_BYTES + _sizes(names) + _sizes(beat.topics or ())
+        if claim is not None and beat.topics is None:
+            size = max(size, claim.size)
+        return self._claimed(size, beat.holders, claim)
+
     def assigning(
         self, assignments: Mapping[str, bytes], holders: tuple[str, ...], known: RetainedClaim | None
     ) -> RetainedClaim:
@@ -109,17 +125,20 @@ class GroupMemory:
         size = _GROUP_BYTES + getsizeof(group_id) + _PARTITION_BYTES * partitions
         return self._claimed(max(size, 0 if known is None else known.size), holders, known)
 
-    def count_restored(self, group: ClassicGroup | ConsumerGroup) -> None:
+    def count_restored(self, group: AnyGroup) -> None:
         """Count the memory of a group and its members that were read from the log, beyond the budget if need be. No
         client's account is charged."""
-        partitions = len(group.owners) if isinstance(group, ConsumerGroup) else 0
+        partitions = _assigned_partitions(group)
         size = _GROUP_BYTES + getsizeof(group.group_id) + _PARTITION_BYTES * partitions
         group.claim = self.groups.claim_anyway(size)
         for member in group.members.values():
-            said = _MEMBER_BYTES + _sizes((member.member_id, member.instance_id, member.client_id))
-            if isinstance(member, ConsumerMember):
-                said += _sizes((*member.topics, member.rack_id, member.regex))
+            said = _MEMBER_BYTES + _sizes((member.member_id, member.client_id))
+            if isinstance(member, ShareMember):
+                said += _sizes((*member.topics, member.rack_id))
+            elif isinstance(member, ConsumerMember):
+                said += _sizes((*member.topics, member.rack_id, member.regex, member.instance_id))
             else:
+                said += _sizes((member.instance_id,))
                 said += len(member.assignment) + sum(len(data) for _, data in member.protocols)
             member.claim = self.groups.claim_anyway(said)
 
@@ -158,6 +177,17 @@ class GroupMemory:
     def count(self, offset: CommittedOffset) -> None:
         """Count the memory of an offset that was read from the log, beyond the budget if need be."""
         offset.hold(self.offsets.claim_anyway(_size_of(offset)))
+
+
+def _assigned_partitions(group: AnyGroup) -> int:
+    """Return how many partitions the group has given to its members, each as often as it has members."""
+    match group:
+        case ConsumerGroup():
+            return len(group.owners)
+        case ShareGroup():
+            return sum(len(partitions) for partitions in group.target.values())
+        case _:
+            return 0
 
 
 def _size_of(offset: CommittedOffset) -> int:

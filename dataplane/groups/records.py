@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: keys and values as Kafka writes them, so that its tools can read them.
 
 A key starts with its version: 0 and 1 are offset commits, 2 is a classic group, 3 to 8 are a consumer group's
-(`consumer.records`). A null value is a tombstone.
+(`consumer.records`), 10 to 15 a share group's (`share.records`). A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from .classic.states import GroupState
 from .committed_offset import CommittedOffset, TopicPartition
 from .consumer.records import READ_KINDS, ConsumerGroupRecord, read_consumer_record
 from .limits import GroupLimits
+from .share.records import READ_KINDS as SHARE_KINDS
+from .share.records import ShareGroupRecord, read_share_record
 
 OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 4
 GROUP_KEY_VERSION, GROUP_VALUE_VERSION = 2, 3
@@ -189,7 +191,7 @@ def transactional_batch_of(records: Iterable[KeyValue], writer: OffsetsWriter, n
     )
 
 
-StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | TransactionEnd
+StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord | TransactionEnd
 
 
 def read_records(data: memoryview) -> Iterator[StoredRecord]:
@@ -238,6 +240,8 @@ def _read_record(record: Record, header: BatchHeader) -> StoredRecord | None:
         return _read_offset(key, version, value, header)
     if version == GROUP_KEY_VERSION:
         return _read_group(key, value)
+    if version in SHARE_KINDS:
+        return read_share_record(version, key, value)
     return read_consumer_record(version, key, value, record.timestamp_ms) if version in READ_KINDS else None
 
 

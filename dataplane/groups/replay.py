@@ -11,11 +11,12 @@ from .group_table import AnyGroup
 from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore
 from .records import GroupRecord, OffsetRecord, TransactionEnd, read_records, restore_group
+from .share.records import ShareGroupRecord, StoredShareGroup
 
 
 class Replay:
-    """The groups and offsets that result from a log's batches, which are replayed in order. If a classic and a consumer
-    group have one name, the later group stays."""
+    """The groups and offsets that result from a log's batches, which are replayed in order. If groups of several kinds
+    have one name, the latest group stays."""
 
     def __init__(
         self, offsets: OffsetStore, count: Callable[[CommittedOffset], None] = lambda _offset: None
@@ -25,6 +26,7 @@ class Replay:
         self._count = count
         self._classic: dict[str, GroupRecord] = {}
         self._consumer: dict[str, StoredConsumerGroup] = {}
+        self._share: dict[str, StoredShareGroup] = {}
 
     def feed(self, data: memoryview) -> None:
         """Apply whole batches."""
@@ -39,10 +41,17 @@ class Replay:
                 case GroupRecord(group_id):
                     self._classic[group_id] = record
                     self._consumer.pop(group_id, None)
+                    self._share.pop(group_id, None)
                 case ConsumerGroupRecord(group_id):
                     self._consumer.setdefault(group_id, StoredConsumerGroup()).replay(record)
                     if record.value is not None:
                         self._classic.pop(group_id, None)
+                        self._share.pop(group_id, None)
+                case ShareGroupRecord(group_id):
+                    self._share.setdefault(group_id, StoredShareGroup()).replay(record)
+                    if record.value is not None:
+                        self._classic.pop(group_id, None)
+                        self._consumer.pop(group_id, None)
 
     def _feed_offset(self, record: OffsetRecord) -> None:
         group_id, partition, position = record.group_id, record.partition, record.position
@@ -69,4 +78,9 @@ class Replay:
             if stored.exists:
                 yield stored.restore(
                     group_id, limits.consumer, dependencies.topics, dependencies.settings_of(group_id), now_ms
+                )
+        for group_id, share in self._share.items():
+            if share.exists:
+                yield share.restore(
+                    group_id, limits.share, dependencies.topics, dependencies.settings_of(group_id), now_ms
                 )

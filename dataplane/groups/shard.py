@@ -1,8 +1,9 @@
 """The groups of one `__consumer_offsets` partition, on the broker that leads the partition.
 
-A shard runs the pure state machines of its groups: classic groups here, consumer groups in `consumer_shell`. It passes
-them the time, answers the tickets that they return, keeps one timer per group, and writes what must survive to its log.
-A record counts once it lies below the high watermark. Offsets become visible then, in the order of the log.
+A shard runs the pure state machines of its groups: classic groups here, consumer groups in `consumer_shell`, share
+groups in `share_shell`. It passes them the time, answers the tickets that they return, keeps one timer per group, and
+writes what must survive to its log. A record counts once it lies below the high watermark. Offsets become visible then,
+in the order of the log.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .pending_offsets import AFTER_ALL
 from .records import KeyValue, OffsetRecord, OffsetsWriter, TransactionEnd, group_record, offset_record
 from .replay import Replay
+from .share.group import ShareGroup
+from .share_shell import ShareGroups
 from .writes import OffsetsLog, ShardWrites
 
 _TOMBSTONES_BYTES = 256 * 1024
@@ -73,6 +76,7 @@ class Shard:
         self.consumer = ConsumerGroups(
             self._table, self._writes, limits, self._dependencies, now_ms, new_member_id, _answer
         )
+        self.share = ShareGroups(self._table, self._writes, limits.share, self._dependencies, now_ms)
         self.loaded = False
         self.closed = False
 
@@ -121,6 +125,7 @@ class Shard:
         """Redirect all waiting clients, as another broker leads this shard now."""
         self.closed = self._writes.closed = True
         self._table.close()
+        self.share.close()
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 for effect in group.kill(self._now_ms()):
@@ -154,6 +159,8 @@ class Shard:
         request = replace(request, claim=claim)
         if isinstance(group, ClassicGroup):
             self._perform(group, group.join(request, reply, self._now_ms()))
+        elif isinstance(group, ShareGroup):
+            reply(JoinReply(reply, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
         elif group is not None and group.members:
             self.consumer.join(group, request, reply)
         elif request.member_id:
@@ -196,7 +203,7 @@ class Shard:
     ) -> None:
         """Handle SyncGroup: `reply` gets the member's assignment or an error. The memory of the assignments is claimed
         to the account of `holders`."""
-        group = self.groups.get(group_id)
+        group = self._group_of_consumers(group_id)
         if group is None:
             reply(SyncReply(reply, ErrorCode.UNKNOWN_MEMBER_ID))
             return
@@ -217,7 +224,7 @@ class Shard:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle Heartbeat. It is cheap: the timer is only moved when it fires."""
-        group = self.groups.get(group_id)
+        group = self._group_of_consumers(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
@@ -226,7 +233,7 @@ class Shard:
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
         """Remove one member that a LeaveGroup request names; return the error for it."""
-        group = self.groups.get(group_id)
+        group = self._group_of_consumers(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
@@ -234,6 +241,11 @@ class Shard:
         error, effects = group.leave(member_id, instance_id, self._now_ms())
         self._perform(group, effects)
         return error
+
+    def _group_of_consumers(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return the group if members of the classic protocol may be in it. A share group has no such members."""
+        group = self.groups.get(group_id)
+        return None if isinstance(group, ShareGroup) else group
 
     # ------------------------------------------------------------ offsets
 
@@ -355,6 +367,8 @@ class Shard:
         """Return the error if this member may not read the group's committed offsets; NONE if it may. Any client may
         read those of a classic group."""
         group = self.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return ErrorCode.GROUP_ID_NOT_FOUND
         return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
     def forget(self, is_gone: Callable[[TopicPartition, CommittedOffset], bool]) -> None:
@@ -420,6 +434,8 @@ class Shard:
         """Drop a group without members; return its tombstones."""
         if isinstance(group, ConsumerGroup):
             return self.consumer.bury(group)
+        if isinstance(group, ShareGroup):
+            return self.share.bury(group)
         for effect in group.kill(self._now_ms()):
             _answer(effect)
         self._table.drop(group.group_id)
@@ -458,7 +474,24 @@ class Shard:
 
     def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
         """Remove a group without members, and its offsets. `done` gets the outcome: GROUP_ID_NOT_FOUND,
-        NON_EMPTY_GROUP."""
+        NON_EMPTY_GROUP.
+
+        The states of a share group are deleted first. If that fails, `done` gets the error, and the group stays.
+        """
+        group = self.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            self._delete_stateless(group_id, done)
+            return
+
+        def states_deleted(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._delete_stateless(group_id, done)
+            else:
+                done(code)
+
+        self.share.delete_states(group, states_deleted)
+
+    def _delete_stateless(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
         group = self.groups.get(group_id)
         offsets = self.offsets.known_partitions(group_id)
         if group is None and not offsets:
@@ -518,6 +551,8 @@ class Shard:
     def _due(self, group: AnyGroup) -> None:
         if isinstance(group, ConsumerGroup):
             self.consumer.tick(group)
+        elif isinstance(group, ShareGroup):
+            self.share.tick(group)
         else:
             self._carry_out(group, group.tick(self._now_ms()))
             self._table.schedule(group)

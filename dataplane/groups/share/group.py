@@ -28,7 +28,7 @@ from ..consumer.subscriptions import TopicCatalog
 from ..limits import ShareGroupLimits
 from .assignor import simple
 from .member import ShareHeartbeat, ShareMember
-from .state_partitions import NewState, StatePartitions, grouped
+from .state_partitions import NewState, StatePartitions
 
 ASSIGNOR = "simple"
 """The name of the assignor, the only one of Kafka 4."""
@@ -244,19 +244,24 @@ class ShareGroup:
 
         The epoch rises, so that no state of an earlier epoch can overwrite them.
         """
-        self.check_empty()
+        self.check_deletable()
         if not offsets:
             return []
         self._bump()
         self._reach_epoch()
-        states = grouped(offsets, self.epoch)
-        for state in states:
-            self._ask(state.topic_id, state.start_offsets)
-        return states
+        for topic_id, index in offsets:
+            self._ask(topic_id, (index,))
+        return [
+            NewState(topic_id, {index: offset}, self.epoch) for (topic_id, index), offset in offsets.items()
+        ]
 
     def _ask(self, topic_id: bytes, partitions: Iterable[int]) -> None:
         self.states.ask(topic_id, self.topics.names[topic_id], partitions)
         self._note(RecordKind.STATE_PARTITIONS)
+
+    def awaits(self, state: NewState) -> bool:
+        """Return whether the group still waits for these states to be initialized."""
+        return not self.dead and all((state.topic_id, p) in self.states.asked for p in state.start_offsets)
 
     def finish_states(self, state: NewState, *, initialized: bool) -> None:
         """Record that the initialization of these states succeeded or failed. Failed states are missing again."""
@@ -267,7 +272,7 @@ class ShareGroup:
     def begin_deletion(self, topic_ids: Iterable[bytes]) -> set[TopicPartition]:
         """Record that the states of these topics are being deleted; return the partitions that may have a state.
         Raises KafkaError NON_EMPTY_GROUP."""
-        self.check_empty()
+        self.check_deletable()
         partitions = self.states.begin_deletion(topic_ids, self.topics.counts)
         if partitions:
             self._note(RecordKind.STATE_PARTITIONS)
@@ -300,7 +305,7 @@ class ShareGroup:
         for member_id in [m.member_id for m in self.members.values() if m.session_deadline_ms <= now_ms]:
             self.remove(member_id)
 
-    def check_empty(self) -> None:
+    def check_deletable(self) -> None:
         """Raises KafkaError: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND if the group is dead."""
         if self.dead:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")

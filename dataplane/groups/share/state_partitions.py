@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ..consumer.member import TopicPartition, by_topic
+from ..consumer.member import TopicPartition
 
 BY_SETTING: Final = -1
 """The start offset of a share-partition that begins where the group's setting share.auto.offset.reset says."""
@@ -19,7 +19,7 @@ LOG_BEGIN: Final = 0
 
 
 class NewState(NamedTuple):
-    """States to initialize for partitions of one topic, with the start offset of each partition."""
+    """States to initialize together for partitions of one topic, with the start offset of each partition."""
 
     topic_id: bytes
     start_offsets: Mapping[int, int]
@@ -138,14 +138,6 @@ class StatePartitions:
         """Return the partitions of a topic that members may take records of."""
         named = self.initialized.get(topic_id)
         return frozenset() if named is None else named.partitions
-
-
-def grouped(offsets: Mapping[TopicPartition, int], state_epoch: int) -> list[NewState]:
-    """Return the states to initialize with these start offsets, by topic."""
-    return [
-        NewState(topic_id, {p: offsets[topic_id, p] for p in partitions}, state_epoch)
-        for topic_id, partitions in by_topic(offsets).items()
-    ]
 
 
 def _pairs(named: Named) -> Iterable[TopicPartition]:
