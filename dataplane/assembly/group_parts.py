@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from ...protocol.features import finalized
+from ...protocol.features import SHARE, finalized
 from ...protocol.messages.config_commands import ResourceType
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..configuration.config import BrokerConfig
 from ..groups.consumer.subscriptions import TopicCatalog
 from ..groups.coordinator import GroupCoordinator
 from ..groups.dependencies import GroupDependencies
+from ..groups.persister import SharePersister
 from ..handlers.consumer_groups import ConsumerGroupHandlers
 from ..handlers.group_offsets import GroupOffsetHandlers
 from ..handlers.groups import GroupHandlers
+from ..handlers.share_group_offsets import ShareGroupOffsetHandlers
+from ..handlers.share_groups import ShareGroupHandlers
 from ..quorum.session import QuorumSession
+from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..runtime.periodic import PeriodicWork
 from ..security.authorization.access import Authorization
@@ -41,11 +45,15 @@ class GroupExpiry:
 def make_groups(
     config: BrokerConfig,
     session: QuorumSession,
-    authorization: Authorization | None,
+    topics: TopicCatalog,
+    persister: SharePersister,
     is_withheld: Callable[[str, int], bool],
 ) -> GroupCoordinator:
-    """Return a broker's coordinator of groups. `is_withheld(group_id, partition)` returns whether a group must not be
-    served yet, since it waits for its offsets from a promoted mirror.
+    """Return a broker's coordinator of groups.
+
+    `topics` is the catalogue that the coordinator updates. `persister` writes the states of share-partitions.
+    `is_withheld(group_id, partition)` returns whether a group must not be served yet, since it waits for its offsets
+    from a promoted mirror.
     """
 
     def partitions() -> int | None:
@@ -58,19 +66,26 @@ def make_groups(
         partitions,
         lambda: session.image.topics,
         GroupDependencies(
-            TopicCatalog(
-                None if authorization is None else authorization.authorizer,
-                asyncio.get_running_loop().call_soon,
-            ),
+            topics,
             group_settings=lambda group: session.image.configs.get((ResourceType.GROUP, group), {}),
             wall_ms=wall_ms,
+            persister=persister,
         ),
         is_withheld,
     )
 
 
+def make_topic_catalog(authorization: Authorization | None) -> TopicCatalog:
+    """Return the catalogue of topics that groups subscribe to."""
+    return TopicCatalog(
+        None if authorization is None else authorization.authorizer, asyncio.get_running_loop().call_soon
+    )
+
+
 def group_handlers(
-    config: BrokerConfig, session: QuorumSession, groups: GroupCoordinator
+    config: BrokerConfig,
+    session: QuorumSession,
+    groups: GroupCoordinator,
 ) -> Iterator[object]:
     """Yield the handlers of requests about groups and their offsets."""
     yield GroupHandlers(groups)
@@ -80,6 +95,26 @@ def group_handlers(
         config.groups.consumer.assignors,
         lambda: finalized(session.image.features)["group.version"],
     )
+
+
+def share_group_handlers(
+    session: QuorumSession,
+    groups: GroupCoordinator,
+    topics: TopicCatalog,
+    persister: SharePersister,
+    replicas: Replicas,
+) -> Iterator[object]:
+    """Yield the handlers of requests about the membership and the start offsets of share groups."""
+
+    def share_version() -> int:
+        return finalized(session.image.features).get(SHARE, 0)
+
+    def end_offset(topic: str, index: int) -> int | None:
+        partition = replicas.find(topic, index)
+        return None if partition is None else partition.high_watermark
+
+    yield ShareGroupHandlers(groups, share_version)
+    yield ShareGroupOffsetHandlers(groups, topics, persister, end_offset, share_version)
 
 
 def _steady_wall_ms() -> Callable[[], int]:

@@ -1,4 +1,7 @@
-"""ApiVersions (0-5): the APIs and versions that the registered handlers serve, and no other versions."""
+"""ApiVersions (0-5): the APIs and versions that the registered handlers serve, and no other versions.
+
+An API of a feature is listed only while the feature is in force.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,13 @@ class ApiVersionsHandlers:
         if error is not None:
             return ApiVersionsResponse(error_code=error)
         image = self._quorum.image
+        levels = finalized(image.features)
         return ApiVersionsResponse(
-            api_keys=[_entry(handler) for handler in self._table],
+            api_keys=[
+                _entry(handler)
+                for handler in self._table
+                if not handler.feature or levels.get(handler.feature, 0) > 0
+            ],
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=feature.least, max_version=feature.most)
                 for name, feature in FEATURES.items()
@@ -55,7 +63,7 @@ class ApiVersionsHandlers:
             finalized_features_epoch=image.offset,
             finalized_features=[
                 FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-                for name, level in finalized(image.features).items()
+                for name, level in levels.items()
                 if level > 0
             ],
         )

@@ -1,8 +1,8 @@
 """JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-6, ListGroups 0-5,
-DeleteGroups 0-2.
+DeleteGroups 0-3.
 
 These are the APIs of the classic protocol, which members of consumer groups may use, too. `consumer_groups` has the
-APIs of KIP-848.
+APIs of KIP-848, and `share_groups` those of KIP-932.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from ...protocol.messages.groups import (
 from ..cluster.authorized_operations import GROUP_OPERATIONS
 from ..groups.classic.group import ClassicGroup
 from ..groups.classic.membership import JoinReply, JoinRequest, SyncReply
+from ..groups.consumer.group import ConsumerGroup
 from ..groups.coordinator import GroupCoordinator
+from ..groups.group_table import AnyGroup
+from ..groups.share.group import ShareGroup
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import group, handler_asks
@@ -236,16 +239,13 @@ class GroupHandlers:
                     AclOperation.DESCRIBE, AclResourceType.GROUP, present.group_id, quiet=True
                 ):
                     continue
-                classic = isinstance(present, ClassicGroup)
-                kind = "classic" if classic else "consumer"
+                kind, protocol_type = _kind(present)
                 if types and kind not in types:
                     continue
                 listed.append(
                     ListedGroup(
                         group_id=present.group_id,
-                        protocol_type=(present.protocol_type or "")
-                        if isinstance(present, ClassicGroup)
-                        else "consumer",
+                        protocol_type=protocol_type,
                         group_state=present.state.value,
                         group_type=kind,
                     )
@@ -255,14 +255,15 @@ class GroupHandlers:
     @handles(
         DeleteGroupsRequest,
         0,
-        2,
+        3,
         errors=ErrorAnswers(arrays={"groups_names": "results"}),
         needs=handler_asks("DELETE Group"),
     )
     async def delete_groups(
         self, request: ClientRequest, message: DeleteGroupsRequest
     ) -> DeleteGroupsResponse:
-        """Delete groups without members. Answer once the tombstones of every group are committed."""
+        """Delete groups without members. Answer once the tombstones of every group are committed, and the states of
+        share groups are deleted."""
         results: dict[str, ErrorCode] = {}
         names = dict.fromkeys(message.groups_names)
         all_done = asyncio.Event()
@@ -283,8 +284,26 @@ class GroupHandlers:
         if names:
             await all_done.wait()
         return DeleteGroupsResponse(
-            results=[DeletableGroupResult(group_id=g, error_code=results[g]) for g in names]
+            results=[
+                DeletableGroupResult(
+                    group_id=name,
+                    error_code=results[name],
+                    error_message=KafkaError(results[name]).message if results[name] else None,
+                )
+                for name in names
+            ]
         )
+
+
+def _kind(group: AnyGroup) -> tuple[str, str]:
+    """Return a group's type and its protocol type, as ListGroups reports them."""
+    match group:
+        case ConsumerGroup():
+            return "consumer", "consumer"
+        case ShareGroup():
+            return "share", "share"
+        case _:
+            return "classic", group.protocol_type or ""
 
 
 def _loading_is_rebalance(code: ErrorCode) -> ErrorCode:

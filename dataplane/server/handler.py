@@ -71,6 +71,7 @@ class _Registration:
     needs: Needs | None
     reads_frames: FrameReader | None
     waits_for_others: bool
+    feature: str
 
 
 def handles(
@@ -86,6 +87,7 @@ def handles(
     needs: Needs | None = None,
     reads_frames: FrameReader | None = None,
     waits_for_others: bool = False,
+    feature: str = "",
 ) -> Callable[[_Function], _Function]:
     """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
 
@@ -112,6 +114,9 @@ def handles(
 
     `waits_for_others`: the answer waits for actions of other clients, and reports them. So it is not sent if the
     session was ended meanwhile.
+
+    `feature`: the API is listed only if this feature is in force at level 1 at least. The method refuses requests
+    before.
     """
     first = min_version if advertise_from is None else advertise_from
     registration = _Registration(
@@ -126,6 +131,7 @@ def handles(
         needs,
         reads_frames,
         waits_for_others,
+        feature,
     )
 
     def register(function: _Function) -> _Function:
@@ -155,6 +161,7 @@ class Handler:
     needs: Needs | None
     reads_frames: FrameReader | None
     waits_for_others: bool
+    feature: str
 
     def authorize(self, access: Access, message: Any) -> None:
         """Raise KafkaError unless the sender of a request has the rights that this API needs."""
@@ -216,6 +223,7 @@ class HandlerTable:
                 needs=registration.needs,
                 reads_frames=registration.reads_frames,
                 waits_for_others=registration.waits_for_others,
+                feature=registration.feature,
             )
 
     def get(self, api_key: int) -> Handler | None:

@@ -12,9 +12,8 @@ from ottla.dataplane.server.handler import Handler
 from tests.test_docs import handler_classes
 
 HANDLERS = list(HandlerTable(*(object.__new__(each) for each in handler_classes())))
-NOT_SERVED = {"InitProducerId": 6, "DeleteGroups": 3}
-"""The last version of the messages where brokers serve fewer: two-phase commit (KIP-939) is for clients alone, and
-version 3 of DeleteGroups explains why a share group cannot be deleted."""
+NOT_SERVED = {"InitProducerId": 6}
+"""The last version of the messages where brokers serve fewer: two-phase commit (KIP-939) is for clients alone."""
 
 
 def name_of(handler: Handler) -> str:
