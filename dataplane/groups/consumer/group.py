@@ -25,11 +25,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Final
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_groups import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from ...runtime.retained_bytes import RetainedClaim
+from ..heartbeat_pace import HeartbeatPace
 from ..limits import ConsumerLimits
 from .assignors import ASSIGNORS, SubscribedMember
 from .member import ConsumerMember, HeartbeatReply, MemberHeartbeat, MemberState, Partitions, TopicPartition
@@ -71,12 +71,6 @@ class RecordKind(IntEnum):
     CURRENT = 8
 
 
-SETTLING_INTERVAL_MS: Final = 250
-"""Shortest heartbeat interval of members of a group that changes."""
-SETTLING_MEMBER_MS: Final = 1
-"""Heartbeat interval of such a group for each member, so that its members send no more than 1,000 heartbeats a second
-together."""
-
 Change = tuple[RecordKind, str]
 """A record to write from the present state: its kind, and the member it is about ("" for the group's records)."""
 
@@ -105,8 +99,7 @@ class ConsumerGroup:
     owners: dict[TopicPartition, str] = field(default_factory=dict)
     changes: dict[Change, None] = field(default_factory=dict)
     claim: RetainedClaim | None = None
-    _settling_epoch: int = field(default=0, init=False, compare=False)
-    _settled_ms: int = field(default=0, init=False, compare=False)
+    _pace: HeartbeatPace = field(default_factory=HeartbeatPace, init=False, compare=False)
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -181,17 +174,15 @@ class ConsumerGroup:
         )
 
     def _heartbeat_interval_ms(self, member: ConsumerMember, now_ms: int) -> int:
-        """Return the time until the member's next heartbeat. It is short while the group changes, since members learn
-        by heartbeats what they give up and what they get.
-
-        The group has settled after one regular interval without a new epoch: each member has sent a heartbeat since.
-        """
-        regular_ms = self.limits.heartbeat_interval_of(self.own_settings())
-        if self.epoch != self._settling_epoch:
-            self._settling_epoch, self._settled_ms = self.epoch, now_ms + regular_ms
-        if now_ms >= self._settled_ms and member.state is MemberState.STABLE:
-            return regular_ms
-        return min(regular_ms, max(SETTLING_INTERVAL_MS, len(self.members) * SETTLING_MEMBER_MS))
+        """Return the time until the member's next heartbeat: short while the group changes, or the member gives
+        partitions up or waits for some."""
+        return self._pace.interval_ms(
+            self.epoch,
+            len(self.members),
+            self.limits.heartbeat_interval_of(self.own_settings()),
+            now_ms,
+            waits=member.state is not MemberState.STABLE,
+        )
 
     def check_deletable(self) -> None:
         """Raises KafkaError unless the group has no members."""

@@ -25,6 +25,7 @@ from ....protocol.messages.share_groups import JOIN_EPOCH, LEAVE_EPOCH
 from ...runtime.retained_bytes import RetainedClaim
 from ..consumer.member import HeartbeatReply, Partitions, TopicPartition
 from ..consumer.subscriptions import TopicCatalog
+from ..heartbeat_pace import HeartbeatPace
 from ..limits import ShareGroupLimits
 from .assignor import simple
 from .member import ShareHeartbeat, ShareMember
@@ -71,6 +72,7 @@ class ShareGroup:
     states: StatePartitions = field(default_factory=StatePartitions)
     changes: dict[Change, None] = field(default_factory=dict)
     claim: RetainedClaim | None = None
+    _pace: HeartbeatPace = field(default_factory=HeartbeatPace, init=False, compare=False)
 
     @property
     def state(self) -> ShareGroupState:
@@ -116,8 +118,19 @@ class ShareGroup:
         return HeartbeatReply(
             member.member_id,
             member.epoch,
-            self.limits.heartbeat_interval_of(self.own_settings()),
+            self._heartbeat_interval_ms(now_ms),
             member.assigned if tell else None,
+        )
+
+    def _heartbeat_interval_ms(self, now_ms: int) -> int:
+        """Return the time until the member's next heartbeat: short while the group changes, or waits for states of
+        partitions."""
+        return self._pace.interval_ms(
+            self.epoch,
+            len(self.members),
+            self.limits.heartbeat_interval_of(self.own_settings()),
+            now_ms,
+            waits=bool(self.states.asked),
         )
 
     def _member(self, member_id: str) -> ShareMember:

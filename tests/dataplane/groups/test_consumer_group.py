@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.dataplane.groups.consumer import pattern_searches
 from ottla.dataplane.groups.consumer.group import (
-    SETTLING_INTERVAL_MS,
     TRANSITIONS,
     ConsumerGroup,
     ConsumerGroupState,
@@ -27,6 +26,7 @@ from ottla.dataplane.groups.consumer.records import (
     read_consumer_record,
 )
 from ottla.dataplane.groups.consumer.subscriptions import PatternOf, TopicCatalog, TopicRights
+from ottla.dataplane.groups.heartbeat_pace import SETTLING_INTERVAL_MS
 from ottla.dataplane.groups.limits import ConsumerLimits
 from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError

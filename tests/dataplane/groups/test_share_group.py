@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.dataplane.groups.consumer.member import HeartbeatReply, Partitions
+from ottla.dataplane.groups.heartbeat_pace import SETTLING_INTERVAL_MS
 from ottla.dataplane.groups.limits import ShareGroupLimits
 from ottla.dataplane.groups.share.group import ShareGroup, ShareGroupState
 from ottla.dataplane.groups.share.member import ShareHeartbeat
@@ -64,7 +65,11 @@ def test_a_member_gets_partitions_once_they_have_a_state() -> None:
     group = new_group(topics)
     assert group.state is ShareGroupState.EMPTY
     first = group.heartbeat(join("m", "a"), 0)
-    assert (first.epoch, first.assigned, first.heartbeat_interval_ms) == (1, frozenset(), 5_000)
+    assert (first.epoch, first.assigned, first.heartbeat_interval_ms) == (
+        1,
+        frozenset(),
+        SETTLING_INTERVAL_MS,
+    )
     assert group.state is ShareGroupState.STABLE
     (state,) = group.ask_for_states()
     assert state == (topics.image.topics["a"].id, {0: -1, 1: -1}, 1)
@@ -76,6 +81,17 @@ def test_a_member_gets_partitions_once_they_have_a_state() -> None:
     assert (ready.epoch, ready.assigned) == (2, topics.all_of("a"))
     again = group.heartbeat(beat(ready), 0)
     assert (again.epoch, again.assigned) == (2, None)
+
+
+def test_heartbeats_are_frequent_until_the_group_has_settled() -> None:
+    group = new_group(Topics(a=1))
+    reply = group.heartbeat(join("m", "a"), 0)
+    (state,) = group.ask_for_states()
+    assert group.heartbeat(beat(reply), 5_000).heartbeat_interval_ms == SETTLING_INTERVAL_MS
+    group.finish_states(state, initialized=True)
+    reply = group.heartbeat(beat(reply), 6_000)
+    assert reply.heartbeat_interval_ms == SETTLING_INTERVAL_MS
+    assert group.heartbeat(beat(reply), 11_000).heartbeat_interval_ms == 5_000
 
 
 def test_states_that_could_not_be_initialized_are_asked_for_again() -> None:
@@ -184,8 +200,9 @@ def test_silent_members_are_fenced_and_leave_their_partitions() -> None:
 def test_settings_of_the_group_stay_within_the_bounds_of_the_broker() -> None:
     own = {"share.session.timeout.ms": "50000", "share.heartbeat.interval.ms": "90000"}
     group = ShareGroup("g", ShareGroupLimits(), Topics(a=1).catalog, lambda: own)
-    assert group.heartbeat(join("m", "a"), 0).heartbeat_interval_ms == 15_000
+    group.heartbeat(join("m", "a"), 0)
     assert group.next_deadline_ms == 50_000
+    assert group.heartbeat(ShareHeartbeat("m", 1), 15_000).heartbeat_interval_ms == 15_000
 
 
 def test_offsets_are_altered_only_in_an_empty_group_and_with_a_higher_epoch() -> None:

@@ -119,13 +119,20 @@ async def started(level: int = 1) -> Broker:
 
 async def test_a_heartbeat_is_answered_with_the_assignment(broker: Broker) -> None:
     first = await broker.heartbeat(topics=["a"])
-    assert (first.error_code, first.member_id, first.member_epoch, first.heartbeat_interval_ms) == (0, "m", 1, 5_000)
+    assert (first.error_code, first.member_id, first.member_epoch, first.heartbeat_interval_ms) == (
+        0,
+        "m",
+        1,
+        250,
+    )
     assert first.assignment is not None
     assert first.assignment.topic_partitions == []
     second = await broker.heartbeat(epoch=1)
     assert second.member_epoch == 2
     assert second.assignment is not None
-    assert [(t.topic_id, t.partitions) for t in second.assignment.topic_partitions] == [(broker.id_of("a"), [0, 1])]
+    assert [(t.topic_id, t.partitions) for t in second.assignment.topic_partitions] == [
+        (broker.id_of("a"), [0, 1])
+    ]
     assert (await broker.heartbeat(epoch=2)).assignment is None
     left = await broker.heartbeat(epoch=-1)
     assert (left.error_code, left.member_id, left.member_epoch, left.assignment) == (0, "m", -1, None)
@@ -169,7 +176,9 @@ async def test_topics_that_a_member_may_not_describe_are_refused_and_hidden(brok
     asked = ShareGroupDescribeRequest(group_ids=["g", "g"], include_authorized_operations=True)
     (hidden,) = (await broker.membership.describe(request(rights), asked)).groups
     assert (hidden.error_code, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
-    (denied,) = (await broker.membership.describe(request(Rights((AclOperation.DESCRIBE, "g"))), asked)).groups
+    (denied,) = (
+        await broker.membership.describe(request(Rights((AclOperation.DESCRIBE, "g"))), asked)
+    ).groups
     assert denied.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
@@ -246,7 +255,9 @@ async def test_offsets_are_described_altered_and_deleted(broker: Broker) -> None
         ("a", True, 0, 40, 60, 0),
     ]
     rights = Rights((AclOperation.DESCRIBE, "b"))
-    assert all_of(broker, await broker.offsets.describe(request(rights), every)) == [("a", True, 0, 40, 60, 0)]
+    assert all_of(broker, await broker.offsets.describe(request(rights), every)) == [
+        ("a", True, 0, 40, 60, 0)
+    ]
     named = offsets.DescribeShareGroupOffsetsRequest(
         groups=[
             offsets.WantedGroup(
