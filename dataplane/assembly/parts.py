@@ -25,6 +25,7 @@ from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..groups.metrics import GroupMetrics
+from ..groups.persister import NoPersister, SharePersister
 from ..groups.removed_topics import RemovedTopics
 from ..metrics import BrokerMetrics, MeasuredPart
 from ..mirroring.metrics import MirrorMetrics
@@ -44,7 +45,7 @@ from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
 from .cluster_apis import broker_handlers, settings_handlers
 from .foundation import Foundation
-from .group_parts import GroupExpiry, group_handlers, make_groups
+from .group_parts import GroupExpiry, group_handlers, make_groups, make_topic_catalog, share_group_handlers
 from .image_changes import FollowersBehindGate, FollowingPart, ImageChanges
 from .leaderships import Leaderships
 from .lifecycle import ClosedPart, StartedPart
@@ -106,10 +107,13 @@ class BrokerParts:
         self.replicas = make_replicas(
             config, foundation, credentials, self.session, self._topic_settings, self.lost.lost
         )
+        self._topics = make_topic_catalog(self.server.authorization)
+        self._persister: SharePersister = NoPersister()
         self.groups = make_groups(
             config,
             self.session,
-            self.server.authorization,
+            self._topics,
+            self._persister,
             lambda group_id, partition: self.mirroring.takeover.is_withheld(group_id, partition),
         )
         self.transactions = TransactionParticipant(
@@ -174,6 +178,7 @@ class BrokerParts:
             lambda: self.settings.number("transaction.max.timeout.ms"),
         )
         yield from group_handlers(config, session, self.groups)
+        yield from share_group_handlers(session, self.groups, self._topics, self._persister, self.replicas)
         yield from settings_handlers(
             config, session, self.settings, security.secrets, self.tls_reloads, self.server.quotas, chance
         )
