@@ -152,6 +152,14 @@ class Network:
         pairs = [(a, b) for a, b in itertools.product(some, others) if a != b]
         self._set([*pairs, *((b, a) for a, b in pairs)], cut=False)
 
+    def unplug(self, host: str) -> None:
+        """Take the switch's end of a host's link down, as a pulled cable does."""
+        _ip("-n", f"{self.prefix}-switch", "link", "set", f"p{self.hosts.index(host)}", "down")
+
+    def plug(self, host: str) -> None:
+        """Take the switch's end of a host's link up again."""
+        _ip("-n", f"{self.prefix}-switch", "link", "set", f"p{self.hosts.index(host)}", "up")
+
     def slow(self, host: str, rate: str) -> None:
         """Limit a host's sending rate to `rate` (in the form of `tc`, like `1mbit`); packets that wait longer than 100
         ms are dropped.

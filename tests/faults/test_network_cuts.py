@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +31,7 @@ from tests.faults.cuts import (
     parts,
     wait_another_leads,
 )
-from tests.faults.namespaces import BROKER_PORT, NetworkCluster
+from tests.faults.namespaces import BROKER_PORT, CLIENT, NetworkCluster, network_cluster
 from tests.faults.workload import Workload
 from tests.integration.history import make_topic, read_all, wait_identical_replicas
 from tests.integration.raw_producer import RawProducer
@@ -43,6 +45,8 @@ PROGRESS_S = 60.0
 """Seconds within which all operations that the network allows are done, including the clients' own timeouts."""
 NOBODY_ACKNOWLEDGES = {"leader-from-followers", "followers-from-quorum"}
 """Cuts in which the leader stays, since the quorum hears it, and may not acknowledge alone."""
+LONG_SESSION_S = 60
+"""A session timeout that no test waits for."""
 SHORT = {"both-leaders-together"}
 
 
@@ -70,6 +74,29 @@ def test_nothing_is_lost_and_everybody_goes_on(networked: NetworkCluster, cut: s
         workload.wait_acknowledged(50, HEAL_S)
     workload.check()
     wait_identical_replicas(networked, topic, 1)
+
+
+@pytest.mark.short
+def test_a_leader_is_replaced_long_before_its_session_ends_when_its_cable_is_pulled(tmp_path: Path) -> None:
+    """No connection ends, and nothing refuses a packet: brokers and quorum hear nothing at all."""
+    settings = {"broker.session.timeout.ms": f"{LONG_SESSION_S * 1000}", "min.insync.replicas": "2"}
+    with network_cluster(tmp_path, settings=settings) as cluster, cluster.net.inside(CLIENT):
+        make_topic(cluster.bootstrap, "cables", 1)
+        cluster.wait_until_in_sync("cables")
+        for _ in range(2):
+            who = parts(cluster, "cables")
+            wait_written(cluster, who.leader.id)
+            cluster.net.unplug(who.host(who.leader))
+            wait_another_leads(who, "cables")
+            wait_written(cluster, leader_by_others(who, "cables"))
+            cluster.net.plug(who.host(who.leader))
+            cluster.wait_until_in_sync("cables")
+
+
+def wait_written(cluster: NetworkCluster, broker_id: int | None) -> None:
+    """Return once this broker has acknowledged a write with acks=all."""
+    with closing(RawProducer(BROKER_PORT, "cables", -1, cluster.net.address(f"b{broker_id}"))) as producer:
+        wait_until(lambda: producer.ask(b"written")[0] is ErrorCode.NONE, "an acknowledged write")
 
 
 @pytest.mark.parametrize("cut", [deafen, mute, isolate])
