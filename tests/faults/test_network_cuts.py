@@ -45,7 +45,7 @@ PROGRESS_S = 60.0
 """Seconds within which all operations that the network allows are done, including the clients' own timeouts."""
 NOBODY_ACKNOWLEDGES = {"leader-from-followers", "followers-from-quorum"}
 """Cuts in which the leader stays, since the quorum hears it, and may not acknowledge alone."""
-LONG_SESSION_S = 60
+LONG_SESSION_S = 180
 """A session timeout that no test waits for."""
 SHORT = {"both-leaders-together"}
 
