@@ -23,7 +23,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.share_group_records import ShareGroupRecordKind as RecordKind
 from ....protocol.messages.share_groups import JOIN_EPOCH, LEAVE_EPOCH
 from ...runtime.retained_bytes import RetainedClaim
-from ..consumer.member import HeartbeatReply, Partitions, TopicPartition
+from ..consumer.member import HeartbeatReply, Partitions, TopicPartition, by_topic
 from ..consumer.subscriptions import TopicCatalog
 from ..heartbeat_pace import HeartbeatPace
 from ..limits import ShareGroupLimits
@@ -262,8 +262,8 @@ class ShareGroup:
             return []
         self._bump()
         self._reach_epoch()
-        for topic_id, index in offsets:
-            self._ask(topic_id, (index,))
+        for topic_id, indexes in by_topic(offsets).items():
+            self._ask(topic_id, indexes)
         return [
             NewState(topic_id, {index: offset}, self.epoch) for (topic_id, index), offset in offsets.items()
         ]

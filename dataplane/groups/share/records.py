@@ -208,6 +208,4 @@ def _restored_states(value: ShareGroupStatePartitionMetadataValue) -> StateParti
 
 
 def _restored_named(listed: Iterable[StoredPartitions]) -> Named:
-    return {
-        bytes(each.topic_id): NamedPartitions(each.topic_name, frozenset(each.partitions)) for each in listed
-    }
+    return {bytes(each.topic_id): NamedPartitions(each.topic_name, set(each.partitions)) for each in listed}

@@ -6,7 +6,7 @@ only partitions with a state, and so that no state outlives its group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -26,11 +26,12 @@ class NewState(NamedTuple):
     state_epoch: int
 
 
-class NamedPartitions(NamedTuple):
+@dataclass(slots=True)
+class NamedPartitions:
     """Partitions of one topic, with the name that the topic had when they were recorded."""
 
     name: str
-    partitions: frozenset[int]
+    partitions: set[int]
 
 
 Named = dict[bytes, NamedPartitions]
@@ -66,17 +67,16 @@ class StatePartitions:
     def missing(self, topic_id: bytes, count: int) -> dict[int, int]:
         """Return the partitions of a topic with `count` partitions whose state nobody has asked for, with their start
         offsets."""
-        present = self.initialized.get(topic_id)
-        has_state = frozenset[int]() if present is None else present.partitions
+        has_state = self.ready(topic_id)
         wanted = [p for p in range(count) if p not in has_state and (topic_id, p) not in self.asked]
         grew = bool(has_state) or any((topic_id, p) in self.asked for p in range(count))
         return dict.fromkeys(wanted, LOG_BEGIN if grew else BY_SETTING)
 
     def ask(self, topic_id: bytes, name: str, partitions: Iterable[int]) -> None:
         """Record that these partitions get a state."""
-        asked = frozenset(partitions)
+        asked = set(partitions)
         self.deleting.pop(topic_id, None)
-        _add(self.initializing, topic_id, NamedPartitions(name, asked))
+        _add(self.initializing, topic_id, name, asked)
         self.asked.update((topic_id, p) for p in asked)
 
     def finish(self, topic_id: bytes, partitions: Iterable[int], *, initialized: bool) -> bool:
@@ -89,13 +89,11 @@ class StatePartitions:
         pending = self.initializing.get(topic_id)
         if pending is None:
             return False
-        left = pending.partitions - done
-        if left:
-            self.initializing[topic_id] = pending._replace(partitions=left)
-        else:
-            del self.initializing[topic_id]
         if initialized:
-            _add(self.initialized, topic_id, NamedPartitions(pending.name, done & pending.partitions))
+            _add(self.initialized, topic_id, pending.name, done & pending.partitions)
+        pending.partitions -= done
+        if not pending.partitions:
+            del self.initializing[topic_id]
         return True
 
     def begin_deletion(self, topic_ids: Iterable[bytes], counts: Mapping[bytes, int]) -> set[TopicPartition]:
@@ -105,12 +103,12 @@ class StatePartitions:
         """
         found: set[TopicPartition] = set()
         for topic_id in topic_ids:
+            if topic_id in self.deleting:
+                found.update((topic_id, p) for p in range(counts.get(topic_id, 0)))
             for named in (self.initializing.pop(topic_id, None), self.initialized.pop(topic_id, None)):
                 if named is not None:
                     found.update((topic_id, p) for p in named.partitions)
                     self.deleting[topic_id] = named.name
-            if topic_id in self.deleting:
-                found.update((topic_id, p) for p in range(counts.get(topic_id, 0)))
             self.asked = {each for each in self.asked if each[0] != topic_id}
         return found
 
@@ -134,7 +132,7 @@ class StatePartitions:
         """Ids of all topics that are recorded."""
         return frozenset((*self.initializing, *self.initialized, *self.deleting))
 
-    def ready(self, topic_id: bytes) -> frozenset[int]:
+    def ready(self, topic_id: bytes) -> Set[int]:
         """Return the partitions of a topic that members may take records of."""
         named = self.initialized.get(topic_id)
         return frozenset() if named is None else named.partitions
@@ -144,7 +142,7 @@ def _pairs(named: Named) -> Iterable[TopicPartition]:
     return ((topic_id, p) for topic_id, each in named.items() for p in each.partitions)
 
 
-def _add(named: Named, topic_id: bytes, more: NamedPartitions) -> None:
-    before = named.get(topic_id)
-    partitions = more.partitions if before is None else before.partitions | more.partitions
-    named[topic_id] = NamedPartitions(more.name, partitions)
+def _add(named: Named, topic_id: bytes, name: str, partitions: Iterable[int]) -> None:
+    present = named.setdefault(topic_id, NamedPartitions(name, set()))
+    present.name = name
+    present.partitions.update(partitions)
