@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..coordinated_log.replicated_log import ReplicatedLog
 from ..groups.coordinator import GroupCoordinator
-from ..groups.replicated_log import ReplicatedOffsetsLog
 from ..mirroring.mirrors import Mirrors
 from ..replication.replica.partition import Partition
 from ..transactions.participant import TransactionParticipant
@@ -29,7 +29,7 @@ class Leaderships:
         self._mirrors.elected(partition)
         self._transactions.elected(partition)
         if partition.topic == OFFSETS_TOPIC:
-            self._groups.elected(partition.index, ReplicatedOffsetsLog(partition))
+            self._groups.elected(partition.index, ReplicatedLog(partition))
 
     def resigned(self, topic: str, index: int) -> None:
         """Notify the groups' coordinator that this broker no longer leads a partition."""

@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..coordinated_log.batches import KeyValue
+from ..coordinated_log.log import CoordinatedLog
 from ..runtime.retained_bytes import RetainedClaim
 from .classic.group import ClassicGroup
 from .classic.membership import Effect, JoinReply, JoinRequest, StoreGroup, SyncReply
@@ -28,11 +30,11 @@ from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .pending_offsets import AFTER_ALL
-from .records import KeyValue, OffsetRecord, OffsetsWriter, TransactionEnd, group_record, offset_record
+from .records import OffsetRecord, OffsetsWriter, TransactionEnd, group_record, offset_record
 from .replay import Replay
 from .share.group import ShareGroup
 from .share_shell import ShareGroups
-from .writes import OffsetsLog, ShardWrites
+from .writes import ShardWrites
 
 _TOMBSTONES_BYTES = 256 * 1024
 _TOMBSTONE_BYTES = 32
@@ -57,7 +59,7 @@ class Shard:
 
     def __init__(
         self,
-        log: OffsetsLog,
+        log: CoordinatedLog,
         limits: GroupLimits,
         now_ms: Callable[[], int],
         dependencies: GroupDependencies | None = None,

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_groups import JOIN_EPOCH, LEAVE_EPOCH
+from ..coordinated_log.batches import KeyValue
 from ..runtime.retained_bytes import RetainedClaim
 from ..server.handler import as_kafka_error
 from .consumer.member import HeartbeatReply, TopicPartition
@@ -24,7 +25,6 @@ from .dependencies import GroupDependencies
 from .group_table import GroupTable
 from .limits import ShareGroupLimits
 from .ordered_answers import OrderedAnswers, Settled
-from .records import KeyValue
 from .share.group import ShareGroup
 from .share.member import ShareHeartbeat
 from .share.records import share_record

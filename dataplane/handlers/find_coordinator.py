@@ -19,7 +19,7 @@ from ...protocol.messages.find_coordinator import (
 from ..cluster.endpoints import Endpoint, endpoint
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.topic_creation import TopicCreator
-from ..groups.coordinator import partition_for
+from ..coordinated_log.key_hash import partition_for
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
