@@ -367,10 +367,8 @@ class Shard:
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Return the error if this member may not read the group's committed offsets; NONE if it may. Any client may
-        read those of a classic group."""
+        read those of a classic group. A share group has none, which is no error, as in Kafka."""
         group = self.groups.get(group_id)
-        if isinstance(group, ShareGroup):
-            return ErrorCode.GROUP_ID_NOT_FOUND
         return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
     def forget(self, is_gone: Callable[[TopicPartition, CommittedOffset], bool]) -> None:

@@ -67,7 +67,7 @@ class ShareGroups:
         """
         try:
             self._check_open()
-            group = self._group_for(group_id, joins=beat.epoch == JOIN_EPOCH)
+            group = self._group_for(group_id, beat.epoch)
             claim = self._claimed(group, beat)
             answer = group.heartbeat(beat, self._now_ms())
         except KafkaError as error:
@@ -86,16 +86,17 @@ class ShareGroups:
 
         self._settle(group, settled)
 
-    def _group_for(self, group_id: str, *, joins: bool) -> ShareGroup:
-        """Return the group of this id. If it is missing, a new group is returned to a member that joins. Raises
-        KafkaError GROUP_ID_NOT_FOUND."""
+    def _group_for(self, group_id: str, epoch: int) -> ShareGroup:
+        """Return the group of this id. If it is missing, a new group is returned to a member that joins, by its epoch.
+        Raises KafkaError GROUP_ID_NOT_FOUND, with Kafka's messages."""
         present = self._table.groups.get(group_id)
         if isinstance(present, ShareGroup):
             return present
         if present is not None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-        if not joins:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        if epoch != JOIN_EPOCH:
+            kind = "Group" if epoch == LEAVE_EPOCH else "Share group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")
         settings = self._dependencies.settings_of(group_id)
         return ShareGroup(group_id, self._limits, self._dependencies.topics, settings)
 
@@ -131,7 +132,7 @@ class ShareGroups:
         """
         async with self._lock(group_id):
             self._check_open()
-            group = self._group_for(group_id, joins=True)
+            group = self._group_for(group_id, JOIN_EPOCH)
             states = group.alter(offsets)
             if not states:
                 return {}
@@ -152,7 +153,7 @@ class ShareGroups:
         """
         async with self._lock(group_id):
             self._check_open()
-            return await self._without_states(self._group_for(group_id, joins=False), topic_ids)
+            return await self._without_states(self._group_for(group_id, LEAVE_EPOCH), topic_ids)
 
     def delete_states(self, group: ShareGroup, then: Settled) -> None:
         """Delete all states of a group that is about to be deleted. `then` gets the outcome: NON_EMPTY_GROUP."""

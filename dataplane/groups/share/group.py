@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.share_group_records import ShareGroupRecordKind as RecordKind
@@ -31,8 +32,11 @@ from .assignor import simple
 from .member import ShareHeartbeat, ShareMember
 from .state_partitions import NewState, StatePartitions
 
-ASSIGNOR = "simple"
+ASSIGNOR: Final = "simple"
 """The name of the assignor, the only one of Kafka 4."""
+
+FIRST_EPOCH: Final = 1
+"""The epoch of a group before its first member joins, as in Kafka 4.4."""
 
 Change = tuple[RecordKind, str]
 """A record to write from the present state: its kind, and the member it is about ("" for the group's records)."""
@@ -58,7 +62,7 @@ class ShareGroup:
     limits: ShareGroupLimits
     topics: TopicCatalog
     own_settings: Callable[[], Mapping[str, str]] = dict
-    epoch: int = 0
+    epoch: int = FIRST_EPOCH
     assignment_epoch: int = 0
     metadata_hash: int = 0
     seen_version: int = -1
