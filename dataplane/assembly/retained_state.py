@@ -20,6 +20,7 @@ from ..quorum import metadata_room
 from ..quotas.rate_quota import MEASURES_MAX
 from ..runtime.retained_bytes import SHARE
 from ..server.unread_answers import UNREAD_BYTES_MAX
+from ..share.leader.share_partitions import SHARE_BYTES_MAX
 
 _MIB: Final = 1024 * 1024
 _SHARE: Final = f"{SHARE:.0%} of it for one principal or address"
@@ -43,6 +44,13 @@ FETCH_SESSIONS = RetainedState(
     f"{FETCH_SESSION_BYTES_MAX // _MIB} MiB, {_SHARE}",
     "session id 0, or an answer at once; FETCH_SESSION_ID_NOT_FOUND where a session grows",
     "test_sessions_of_unknown_partitions_take_no_more_than_the_share_of_their_client",
+)
+SHARE_SESSIONS = RetainedState(
+    "share sessions and their waiting fetches, and share partitions with their windows",
+    f"{SHARE_BYTES_MAX // _MIB} MiB, {_SHARE}; `group.share.max.share.sessions`; "
+    "`share.partition.max.record.locks` in each window",
+    "SHARE_SESSION_LIMIT_REACHED; no records where a window would grow",
+    "test_sessions_take_no_more_than_the_share_of_their_client",
 )
 GROUPS = RetainedState(
     "groups, their members, subscriptions and assignments",
@@ -209,6 +217,8 @@ RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
         "DeleteShareGroupOffsets": _NOTHING,
         "ListConfigResources": _NOTHING,
         "DescribeTopicPartitions": _NOTHING,
+        "ShareFetch": (SHARE_SESSIONS,),
+        "ShareAcknowledge": _NOTHING,
         "AuthenticateNode": _NOTHING,
         "AbortTransaction": (RECORDS,),
         "DeleteTransactionalId": _NOTHING,
