@@ -40,6 +40,7 @@ from ..runtime.periodic import PeriodicRunner
 from ..security.authorization.metrics import AuthorizationMetrics
 from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
+from ..share.leader.dependencies import NoStates
 from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
@@ -57,6 +58,7 @@ from .replica_parts import make_replicas
 from .running_settings import ConnectionLimitsInForce
 from .security_parts import SecurityParts, listener_reloads
 from .session_settings import session_config
+from .share_parts import ShareParts
 from .storage_parts import StorageParts
 from .transaction_apis import transaction_handlers
 
@@ -135,7 +137,18 @@ class BrokerParts:
         self.records = RecordParts(config, self.server, self.replicas, self.transactions)
         self.storage = StorageParts(config, self.settings, self.session, self.logs, self.replicas)
         self.catch_up = CatchUp(config.node_id, self.image)
-        self.replicas.listen(Leaderships(self.mirroring.mirrors, self.transactions, self.groups))
+        self.shares = ShareParts(
+            config,
+            self.settings,
+            self.session,
+            self.server,
+            self.replicas,
+            self.records.fetches.cold_reads,
+            NoStates(),
+        )
+        self.replicas.listen(
+            Leaderships(self.mirroring.mirrors, self.transactions, self.groups, self.shares.partitions)
+        )
         self.server.metadata_offset = lambda: self.session.image.offset
         for handlers in self._handlers(credentials, creator, chance):
             self._table.add(handlers)
@@ -167,6 +180,7 @@ class BrokerParts:
         yield from security.handlers(credentials)
         yield from broker_handlers(config, session, self._table, self._listed, self.lost, creator)
         yield from self.records.handlers()
+        yield from self.shares.handlers()
         yield from self.storage.handlers()
         yield from transaction_handlers(
             config,
@@ -235,6 +249,7 @@ class BrokerParts:
         yield ReplicaMetrics(self.replicas, self.image)
         yield CleanerMetrics(self.storage.upkeep.cleaner, self.logs)
         yield GroupMetrics(self.groups, self.replicas)
+        yield self.shares.metrics
         yield ServerMetrics(self.server, self._table)
         yield self.security.logins.by_token
         yield TlsMetrics(self.tls_reloads, self.server.handshakes)
@@ -258,6 +273,7 @@ class BrokerParts:
         yield self.security.logins
         yield self.records.fetches
         yield self.records.produces
+        yield self.shares.partitions
         # Before the replicas, to which these parts append.
         yield self.transactions
         yield self.groups

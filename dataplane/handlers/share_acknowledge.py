@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ...protocol.cluster.acls import AclOperation, AclResourceType
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import SHARE
 from ...protocol.messages.share_fetch import (
     CLOSE_SESSION_EPOCH,
     AcknowledgedPartition,
@@ -24,6 +25,7 @@ from ..share.leader.acknowledging import AcknowledgeRound, acknowledged_ranges
 from ..share.leader.share_partitions import SharePartitions
 from ..share.leader.share_sessions import ShareSessions
 from ..share.sessions import SessionKey, SharedPartition
+from .share_groups import check_share_version
 
 NEEDS = handler_asks("READ Group, READ Topic")
 ACKNOWLEDGEMENTS_MAX = 100_000
@@ -50,10 +52,10 @@ class ShareAcknowledgeHandlers:
         self._image = image
         self._share_version = share_version
 
-    @handles(ShareAcknowledgeRequest, 1, 2, needs=NEEDS, elements_max=ACKNOWLEDGEMENTS_MAX)
+    @handles(ShareAcknowledgeRequest, 1, 2, feature=SHARE, needs=NEEDS, elements_max=ACKNOWLEDGEMENTS_MAX)
     def share_acknowledge(self, request: ClientRequest, message: ShareAcknowledgeRequest) -> None:
         """Apply acknowledgements, and answer once they are durable. Epoch -1 also closes the share session."""
-        key = checked_member(request, message, self._share_version())
+        key = checked_member(request, message, self._share_version)
         named = acknowledged_ranges(message.topics)
         self._sessions.acknowledge(key, message.share_session_epoch)
         self._partitions.counters.acknowledge_requests += 1
@@ -97,17 +99,16 @@ class ShareAcknowledgeHandlers:
 
 
 def checked_member(
-    request: ClientRequest, message: ShareFetchRequest | ShareAcknowledgeRequest, share_version: int
+    request: ClientRequest,
+    message: ShareFetchRequest | ShareAcknowledgeRequest,
+    share_version: Callable[[], int],
 ) -> SessionKey:
     """Return the group and the member of a request.
 
     Raises KafkaError: UNSUPPORTED_VERSION if share groups are not in force, INVALID_REQUEST without a valid group and
     member id, GROUP_AUTHORIZATION_FAILED.
     """
-    if not share_version:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION, "The cluster serves no share groups: share.version is 0."
-        )
+    check_share_version(share_version)
     group_id, member_id = message.group_id, message.member_id
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The request names no group.")

@@ -12,6 +12,7 @@ from typing import cast
 
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import SHARE
 from ...protocol.messages.share_fetch import (
     CLOSE_SESSION_EPOCH,
     AcquiredRecords,
@@ -75,10 +76,18 @@ class ShareFetchHandlers:
         """Number of fetches that wait for records."""
         return sum(map(len, self._waiting.values()))
 
-    @handles(ShareFetchRequest, 1, 2, needs=NEEDS, elements_max=ACKNOWLEDGEMENTS_MAX, waits_for_others=True)
+    @handles(
+        ShareFetchRequest,
+        1,
+        2,
+        feature=SHARE,
+        needs=NEEDS,
+        elements_max=ACKNOWLEDGEMENTS_MAX,
+        waits_for_others=True,
+    )
     def share_fetch(self, request: ClientRequest, message: ShareFetchRequest) -> None:
         """Apply the acknowledgements of a fetch, then acquire records or park the fetch until there are some."""
-        key = checked_member(request, message, self._share_version())
+        key = checked_member(request, message, self._share_version)
         mode = _checked_mode(request.api_version, message)
         named = acknowledged_ranges(message.topics)
         has_acknowledgements = any(named.values())

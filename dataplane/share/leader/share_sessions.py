@@ -37,9 +37,11 @@ class ParkedFetch(Protocol):
 class ShareSessions:
     """All share sessions of a broker. A session ends with the connection that opened it."""
 
-    def __init__(self, partitions: SharePartitions, sessions_max: int) -> None:
+    def __init__(self, partitions: SharePartitions, sessions_max: Callable[[], int]) -> None:
+        """`sessions_max` returns group.share.max.share.sessions."""
         self._partitions = partitions
-        self._cache = ShareSessionCache(sessions_max)
+        self._sessions_max = sessions_max
+        self._cache = ShareSessionCache()
         self._claims: dict[SessionKey, RetainedClaim] = {}
         self._connections: set[ClientConnection] = set()
         self.parked: dict[SessionKey, ParkedFetch] = {}
@@ -104,6 +106,7 @@ class ShareSessions:
     ) -> ShareSession:
         """Open a session. An earlier session of the member ends, and the member's locks stay."""
         self._supersede(key)
+        self._cache.sessions_max = self._sessions_max()
         earlier, partitions = self._cache.close(key), tuple(dict.fromkeys(added))
         try:
             self._claims.pop(key, None)

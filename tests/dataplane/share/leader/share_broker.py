@@ -177,7 +177,7 @@ class ShareBroker(Shelf):
             bytes_max,
         )
         self.replicas.listen(self.partitions)
-        self.sessions = ShareSessions(self.partitions, sessions_max)
+        self.sessions = ShareSessions(self.partitions, lambda: sessions_max)
         self.quotas = ClientQuotas(QuotaWindows())
         self.fetches = ShareFetchHandlers(
             self.partitions,
