@@ -23,7 +23,7 @@ from ...protocol.settings.security_protocol import SecurityProtocol
 from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
-from ..groups.settings import consumer_limits
+from ..groups.settings import consumer_limits, share_group_limits
 from ..handlers.fetch import FetchSettings
 from ..quotas import QuotaWindows
 from ..replication.follower.fetcher import LinkSettings
@@ -160,7 +160,11 @@ class BrokerConfig:
             ),
             fetch=replace(from_settings(FetchSettings, properties), selector=_replica_selector(read)),
             topics=from_settings(TopicDefaults, properties),
-            groups=replace(from_settings(GroupLimits, properties), consumer=consumer_limits(properties)),
+            groups=replace(
+                from_settings(GroupLimits, properties),
+                consumer=consumer_limits(properties),
+                share=share_group_limits(properties),
+            ),
             token_keys=_token_keys(read),
             mirror_allowed_paths=_mirror_allowed_paths(read),
             token_lifetimes=TokenLifetimes(

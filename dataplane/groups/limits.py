@@ -56,8 +56,8 @@ class ConsumerLimits:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupLimits:
-    """Limits of the membership of share groups; times in milliseconds. Settings of single groups stay within the
-    minimum and maximum."""
+    """Settings `group.share.*` of membership, with Kafka's defaults; times in milliseconds. Settings of single groups
+    stay within the minimum and maximum."""
 
     session_timeout_ms: int = 45_000
     min_session_timeout_ms: int = 45_000
