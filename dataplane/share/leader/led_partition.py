@@ -45,7 +45,7 @@ _BACKOFF_MS, _BACKOFF_MAX_MS = 100, 10_000
 """Bounds of the time after which a lock whose end could not be written ends again."""
 
 
-class WaitingFetch(Protocol):
+class WaitingShareFetch(Protocol):
     """A ShareFetch that waits for records of share partitions, or for free locks."""
 
     def look(self, partition: LedPartition) -> None:
@@ -120,7 +120,7 @@ class LedPartition:
         self._state_epoch = 0
         self._loop = asyncio.get_running_loop()
         self._writes = WriteQueue(self, self._write, self._written)
-        self._waiting: dict[WaitingFetch, None] = {}
+        self._waiting: dict[WaitingShareFetch, None] = {}
         self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
@@ -186,14 +186,14 @@ class LedPartition:
         """Number of fetches that wait here."""
         return len(self._waiting)
 
-    def wait(self, fetch: WaitingFetch) -> None:
+    def wait(self, fetch: WaitingShareFetch) -> None:
         """Call `fetch.look` once there may be records for it."""
         if not self._waiting:
             self.replica.readers.add(self)
         self._waiting[fetch] = None
         self._report_full()
 
-    def forget(self, fetch: WaitingFetch) -> None:
+    def forget(self, fetch: WaitingShareFetch) -> None:
         """Remove a fetch that was answered."""
         self._waiting.pop(fetch, None)
         if not self._waiting:
