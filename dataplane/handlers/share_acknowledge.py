@@ -28,7 +28,7 @@ from ..share.sessions import SessionKey, SharedPartition
 from .share_groups import check_share_version
 
 NEEDS = handler_asks("READ Group, READ Topic")
-ACKNOWLEDGEMENTS_MAX = 100_000
+ACKNOWLEDGEMENTS_MAX = 50_000
 """Maximum number of array elements in a request. Types of single offsets are elements, too."""
 FIRST_WITH_RENEWALS = 2
 

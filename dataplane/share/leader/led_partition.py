@@ -39,6 +39,8 @@ SHARE_PARTITION_BYTES = 4_000
 RUN_BYTES = 200
 """Approximate memory of a range of records with one state."""
 
+_GROWTH_BYTES = 32 * RUN_BYTES
+"""Memory that must be free before a fetch acquires records, since its window may grow."""
 _READS_MAX = 4
 """Maximum number of reads for one fetch, if reads find only control batches and aborted batches."""
 _BACKOFF_MS, _BACKOFF_MAX_MS = 100, 10_000
@@ -262,7 +264,7 @@ class LedPartition:
         """
         share = self._served()
         share.limits = self._services.settings(self.key.group_id).limits
-        if not self._claim.resize(self._retained_bytes(share)):
+        if not self._claim.resize(self._retained_bytes(share) + _GROWTH_BYTES):
             return None
         taken = None
         for _ in range(_READS_MAX):
@@ -274,6 +276,7 @@ class LedPartition:
                 break
         else:
             self._loop.call_soon(self.wake)
+        self._claim.count(self._retained_bytes(share))
         self._arm()
         return taken
 

@@ -111,7 +111,12 @@ class ShareSessions:
         try:
             self._claims.pop(key, None)
             claim = self._claimed(key, holders, partitions, len(partitions))
-            session = self._cache.fetch(key, OPENING_EPOCH, connection, added=partitions)
+            try:
+                session = self._cache.fetch(key, OPENING_EPOCH, connection, added=partitions)
+            except KafkaError:
+                # The error's traceback refers to the claim, and may live for a while.
+                claim.count(0)
+                raise
             self._claims[key] = claim
             for partition in partitions:
                 self._partitions.used(ShareKey(key.group_id, *partition))

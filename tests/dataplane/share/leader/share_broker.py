@@ -189,10 +189,10 @@ class ShareBroker(Shelf):
             self.quotas,
             55 * 1024 * 1024,
         )
-        acknowledges = ShareAcknowledgeHandlers(
+        self.acknowledges = ShareAcknowledgeHandlers(
             self.partitions, self.sessions, lambda: self.image, lambda: self.share_version
         )
-        table = HandlerTable(self.handlers, self.fetches, acknowledges)
+        table = HandlerTable(self.handlers, self.fetches, self.acknowledges)
         self.router = Router(table, loop, self.quotas)
 
     def set(self, group: str = GROUP, **settings: object) -> None:
@@ -215,13 +215,25 @@ class ShareBroker(Shelf):
         await super().close()
 
 
+class MemberWire(Wire):
+    """The part of a member's connection that handlers need."""
+
+    on_expiry: Callable[[], None] | None = None
+    session_ended = False
+
+    def hold(self, request: object = None) -> None:
+        pass
+
+    def go_on(self, request: object = None) -> None:
+        pass
+
+
 class Member:
     """A member of a share group, on a connection of its own."""
 
     def __init__(self, broker: ShareBroker, name: str = "m", group: str = GROUP, version: int = 2) -> None:
         self.broker, self.name, self.group, self.version = broker, name, group, version
-        self.wire = Wire()
-        self.wire.on_expiry = None  # type: ignore[attr-defined]
+        self.wire = MemberWire()
         self.epoch = 0
 
     def send(
