@@ -72,6 +72,7 @@ LEFT_OUT = {
         "dataplane/security/tls_reloading.py",
         "dataplane/server/listener.py",
         "dataplane/server/server.py",
+        "dataplane/share/leader/share_partitions.py",
         "dataplane/transactions/completion_waits.py",
         "dataplane/transactions/pending_writes.py",
         "dataplane/transactions/markers.py",
