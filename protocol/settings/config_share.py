@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ..features import SHARE_GROUPS, SHARE_ORDERED, SHARE_SERVED, SHARE_WITH_DEAD_LETTERS
-from ..iso_times import iso_duration_ms
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
 
 _B, _I, _S, _LIST = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.STRING, ConfigType.LIST
@@ -33,6 +32,9 @@ def reset_duration_ms(text: str) -> int | None:
     """
     if text in (LATEST, EARLIEST):
         return None
+    # A late import: only nodes with such a setting load the module `datetime`.
+    from ..iso_times import iso_duration_ms
+
     try:
         if text.startswith(_BY_DURATION) and (ms := iso_duration_ms(text.removeprefix(_BY_DURATION))) >= 0:
             return ms
