@@ -20,7 +20,7 @@ from ...protocol.settings.config_fields import from_settings, setting, setting_v
 from ...protocol.settings.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ...protocol.settings.config_listeners import PROTOCOL_MAP, listener_of, mapped_protocols
 from ...protocol.settings.security_protocol import SecurityProtocol
-from ..cluster.topic_creation import TopicDefaults
+from ..cluster.topic_creation import ShareStateTopic, TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
 from ..groups.settings import consumer_limits, share_group_limits
@@ -159,7 +159,9 @@ class BrokerConfig:
                 link=from_settings(LinkSettings, properties),
             ),
             fetch=replace(from_settings(FetchSettings, properties), selector=_replica_selector(read)),
-            topics=from_settings(TopicDefaults, properties),
+            topics=replace(
+                from_settings(TopicDefaults, properties), share_states=ShareStateTopic.of(properties)
+            ),
             groups=replace(
                 from_settings(GroupLimits, properties),
                 consumer=consumer_limits(properties),

@@ -96,6 +96,11 @@ class PeerLink(ABC):
 
     # For subclasses
 
+    @property
+    def is_proved(self) -> bool:
+        """True once both ends of the connection have proved themselves."""
+        return self.may_ask and self._proof is None
+
     @abstractmethod
     def _ask(self) -> None:
         """Send the requests that are due: this broker has proved itself."""
