@@ -25,7 +25,6 @@ from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..groups.metrics import GroupMetrics
-from ..groups.persister import NoPersister, SharePersister
 from ..groups.removed_topics import RemovedTopics
 from ..metrics import BrokerMetrics, MeasuredPart
 from ..mirroring.metrics import MirrorMetrics
@@ -40,7 +39,6 @@ from ..runtime.periodic import PeriodicRunner
 from ..security.authorization.metrics import AuthorizationMetrics
 from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
-from ..share.leader.dependencies import NoStates
 from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
@@ -59,6 +57,7 @@ from .running_settings import ConnectionLimitsInForce
 from .security_parts import SecurityParts, listener_reloads
 from .session_settings import session_config
 from .share_parts import ShareParts
+from .share_state_parts import ShareStateParts
 from .storage_parts import StorageParts
 from .transaction_apis import transaction_handlers
 
@@ -110,19 +109,19 @@ class BrokerParts:
             config, foundation, credentials, self.session, self._topic_settings, self.lost.lost
         )
         self._topics = make_topic_catalog(self.server.authorization)
-        self._persister: SharePersister = NoPersister()
+        chance = random.Random(os.urandom(16))
+        creator = TopicCreator(self.session, config.topics, chance)
+        self.share_states = ShareStateParts(config, foundation, credentials, self.session, creator)
         self.groups = make_groups(
             config,
             self.session,
             self._topics,
-            self._persister,
+            self.share_states.persister,
             lambda group_id, partition: self.mirroring.takeover.is_withheld(group_id, partition),
         )
         self.transactions = TransactionParticipant(
             config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
         )
-        chance = random.Random(os.urandom(16))
-        creator = TopicCreator(self.session, config.topics, chance)
         self.mirroring = MirrorParts(
             config,
             self.session,
@@ -144,10 +143,16 @@ class BrokerParts:
             self.server,
             self.replicas,
             self.records.fetches.cold_reads,
-            NoStates(),
+            self.share_states.persister,
         )
         self.replicas.listen(
-            Leaderships(self.mirroring.mirrors, self.transactions, self.groups, self.shares.partitions)
+            Leaderships(
+                self.mirroring.mirrors,
+                self.transactions,
+                self.groups,
+                self.share_states.states,
+                self.shares.partitions,
+            )
         )
         self.server.metadata_offset = lambda: self.session.image.offset
         for handlers in self._handlers(credentials, creator, chance):
@@ -155,7 +160,11 @@ class BrokerParts:
         self.image_changes = ImageChanges(tuple(self._image_followers()))
         self.metrics = BrokerMetrics(tuple(self._measured()))
         self.periodic = PeriodicRunner(
-            (self.storage.upkeep, GroupExpiry(self.groups, config.offsets_retention_check_interval_ms))
+            (
+                self.storage.upkeep,
+                GroupExpiry(self.groups, config.offsets_retention_check_interval_ms),
+                self.share_states.states,
+            )
         )
         self.started: tuple[StartedPart, ...] = (
             self.periodic,
@@ -192,7 +201,10 @@ class BrokerParts:
             lambda: self.settings.number("transaction.max.timeout.ms"),
         )
         yield from group_handlers(config, session, self.groups)
-        yield from share_group_handlers(session, self.groups, self._topics, self._persister, self.replicas)
+        yield from share_group_handlers(
+            session, self.groups, self._topics, self.share_states.persister, self.replicas
+        )
+        yield from self.share_states.handlers()
         yield from settings_handlers(
             config, session, self.settings, security.secrets, self.tls_reloads, self.server.quotas, chance
         )
@@ -238,6 +250,10 @@ class BrokerParts:
         yield self.groups
         # After the catalogue of the groups: new topics may have the names of removed ones.
         yield RemovedTopics(self.groups)
+        # After the replicas, whose elections make and close the shards of states.
+        yield self.share_states.states
+        yield self.share_states.peers
+        yield self.share_states.persister
         # After the groups, to which the offsets of promoted mirrors are committed.
         yield self.mirroring.mirrors
         # Last: it serves connections that waited for this image, whose requests must find all parts up to date.
@@ -277,6 +293,10 @@ class BrokerParts:
         # Before the replicas, to which these parts append.
         yield self.transactions
         yield self.groups
+        # Before the connections and the states that it uses.
+        yield self.share_states.persister
+        yield self.share_states.peers
+        yield self.share_states.states
         yield self.mirroring.mirrors
         # Before the replicas, whose logs these parts move or mark as unwritable.
         yield self.storage.moves

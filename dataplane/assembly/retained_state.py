@@ -148,6 +148,12 @@ UNREAD = RetainedState(
     "the connections end that have been blocked longest",
     "test_connections_that_read_no_answers_are_closed_when_there_are_too_many",
 )
+SHARE_STATES = RetainedState(
+    "states of share-partitions",
+    "only brokers write them: one for each share group and partition, until the group or the topic is deleted",
+    "CLUSTER_AUTHORIZATION_FAILED for clients",
+    "test_only_brokers_may_ask",
+)
 OF_EVERY_API: Final = (MEASURES, UNREAD)
 
 _NOTHING: tuple[RetainedState, ...] = ()
@@ -208,6 +214,11 @@ RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
         "UnregisterBroker": _NOTHING,
         "DescribeTransactions": _NOTHING,
         "ListTransactions": _NOTHING,
+        "InitializeShareGroupState": (SHARE_STATES,),
+        "ReadShareGroupState": _NOTHING,
+        "WriteShareGroupState": (SHARE_STATES,),
+        "DeleteShareGroupState": _NOTHING,
+        "ReadShareGroupStateSummary": _NOTHING,
         "ConsumerGroupHeartbeat": (GROUPS,),
         "ConsumerGroupDescribe": _NOTHING,
         "ShareGroupHeartbeat": (GROUPS,),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from ....protocol.errors import ErrorCode, KafkaError
 from ..states import StateBatch
 
 NO_START_OFFSET = -1
@@ -61,32 +60,3 @@ class Persister(Protocol):
         Raises KafkaError. Only FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH say that nothing was written.
         """
         ...
-
-
-class NoStates:
-    """The persister of a broker that cannot reach any state coordinator: it refuses all requests."""
-
-    async def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> StoredState:
-        """Raise KafkaError, COORDINATOR_NOT_AVAILABLE."""
-        raise _unavailable()
-
-    async def write(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        *,
-        state_epoch: int,
-        leader_epoch: int,
-        start_offset: int,
-        delivery_complete: int,
-        batches: Sequence[StateBatch],
-    ) -> None:
-        """Raise KafkaError, COORDINATOR_NOT_AVAILABLE."""
-        raise _unavailable()
-
-
-def _unavailable() -> KafkaError:
-    return KafkaError(
-        ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker reaches no coordinator of share states"
-    )
