@@ -423,6 +423,8 @@ class LedPartition:
     async def _write(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
         share = self._share
         assert share is not None
+        # Always with the start offset: without it the stored count of finished offsets would stay, too.
+        start_offset = max(start_offset, share.start_offset)
         await self._services.persister.write(
             *self.key,
             state_epoch=self._state_epoch,

@@ -147,9 +147,8 @@ class MemoryPersister:
         if leader_epoch < state.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         self.writes.append((start_offset, tuple(batches)))
-        state.delivery_complete = delivery_complete
         if start_offset >= 0:
-            state.start_offset = start_offset
+            state.start_offset, state.delivery_complete = start_offset, delivery_complete
         for batch in batches:
             for offset in range(batch.first, batch.last + 1):
                 state.states[offset] = batch.state, batch.delivery_count

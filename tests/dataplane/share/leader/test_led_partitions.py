@@ -100,7 +100,7 @@ async def test_acknowledgements_are_answered_once_they_are_durable(broker: Share
     assert outcome(await first).error_code == outcome(await second).error_code == 0
     assert broker.persister.writes[-2:] == [
         (2, (StateBatch(0, 1, ACKNOWLEDGED),)),
-        (-1, (StateBatch(2, 2, ACKNOWLEDGED), StateBatch(3, 3, AVAILABLE, 1))),
+        (2, (StateBatch(2, 2, ACKNOWLEDGED), StateBatch(3, 3, AVAILABLE, 1))),
     ]
 
 
@@ -144,7 +144,7 @@ async def test_a_write_whose_answer_is_lost_is_repeated(broker: ShareBroker) -> 
     refused = await member.acknowledge((0, 1, [ACCEPT]))
     assert outcome(refused).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert outcome(await member.acknowledge((0, 1, [RELEASE]))).error_code == 0
-    assert broker.persister.writes[-1] == (-1, (StateBatch(0, 1, AVAILABLE, 1),))
+    assert broker.persister.writes[-1] == (0, (StateBatch(0, 1, AVAILABLE, 1),))
     assert acquired(await member.fetch()) == [(0, 1, 2)]
 
 
@@ -295,6 +295,16 @@ async def test_records_below_the_log_start_are_passed(broker: ShareBroker) -> No
     assert await member.take() == [(4, 5, 1)]
     assert outcome(await member.acknowledge((4, 5, [ACCEPT]))).error_code == 0
     assert broker.persister.state().start_offset == 6
+
+
+async def test_the_next_write_carries_a_start_that_the_log_has_moved(broker: ShareBroker) -> None:
+    broker.write(1, batches=6)
+    member = Member(broker)
+    await member.take()
+    broker.replica().log.advance_log_start_offset(3)
+    assert outcome(await member.acknowledge((5, 5, [ACCEPT]))).error_code == 0
+    state = broker.persister.state()
+    assert (state.start_offset, state.delivery_complete) == (3, 1)
 
 
 async def test_uncommitted_records_of_transactions_are_delivered_without_markers(broker: ShareBroker) -> None:
