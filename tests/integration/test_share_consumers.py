@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.cluster import RunningCluster, running_cluster
 from tests.integration.conftest import create
-from tests.share_groups_served import with_share_groups
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -23,7 +22,7 @@ DEADLINE_S = 90.0
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     settings = {"share.coordinator.state.topic.num.partitions": "3"}
     folder = tmp_path_factory.mktemp("queues")
-    with running_cluster(folder, quorum=1, brokers=3, settings=settings, start=with_share_groups) as cluster:
+    with running_cluster(folder, quorum=1, brokers=3, settings=settings) as cluster:
         yield cluster
 
 

@@ -41,7 +41,6 @@ from tests.cluster import RunningCluster, running_cluster
 from tests.integration.conftest import create
 from tests.node_credentials import credentials_in, prove
 from tests.raw_peer import Peer
-from tests.share_groups_served import with_share_groups
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -60,7 +59,7 @@ BATCH = StateBatch(first_offset=3, last_offset=9, delivery_state=DeliveryState.A
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     settings = {"share.coordinator.state.topic.num.partitions": "3"}
     folder = tmp_path_factory.mktemp("states")
-    with running_cluster(folder, quorum=1, brokers=3, settings=settings, start=with_share_groups) as cluster:
+    with running_cluster(folder, quorum=1, brokers=3, settings=settings) as cluster:
         yield cluster
 
 
