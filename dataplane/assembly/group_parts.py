@@ -23,6 +23,7 @@ from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..runtime.periodic import PeriodicWork
 from ..security.authorization.access import Authorization
+from ..share.feature import share_level
 
 
 class GroupExpiry:
@@ -70,6 +71,8 @@ def make_groups(
             group_settings=lambda group: session.image.configs.get((ResourceType.GROUP, group), {}),
             wall_ms=wall_ms,
             persister=persister,
+            # All brokers of a cluster with share groups know Kafka's numbers of member states.
+            has_earlier_programs=lambda: share_level(session.image.features) == 0,
         ),
         is_withheld,
     )
