@@ -191,12 +191,10 @@ class ShareGroupOffsetHandlers:
         """Set start offsets of a group without members. A missing group is created. Answer once the states of all
         partitions are written."""
         check_share_version(self._share_version)
-        shard = self._coordinator.shard_for(message.group_id)
         refused: dict[tuple[str, int], KafkaError] = {}
         accepted: dict[TopicPartition, int] = {}
-        denied = request.access.denied_topics(
-            AclOperation.READ, {topic.topic_name for topic in message.topics}
-        )
+        names = {topic.topic_name for topic in message.topics}
+        denied = request.access.denied_topics(AclOperation.READ, names)
         for topic in message.topics:
             for partition in topic.partitions:
                 place = topic.topic_name, partition.partition_index
@@ -204,7 +202,10 @@ class ShareGroupOffsetHandlers:
                     accepted[self._existing(*place, denied)] = _checked(partition.start_offset)
                 except KafkaError as error:
                     refused[place] = error
-        outcome = await shard.share.alter(message.group_id, accepted, request.holders)
+        outcome: Mapping[TopicPartition, ErrorCode] = {}
+        if denied < names:
+            shard = self._coordinator.shard_for(message.group_id)
+            outcome = await shard.share.alter(message.group_id, accepted, request.holders)
         return offsets.AlterShareGroupOffsetsResponse(
             responses=[
                 offsets.AlteredTopic(
@@ -266,13 +267,15 @@ class ShareGroupOffsetHandlers:
         """Delete the start offsets of whole topics from a group without members. Answer once their states are
         deleted."""
         check_share_version(self._share_version)
-        shard = self._coordinator.shard_for(message.group_id)
         names = dict.fromkeys(topic.topic_name for topic in message.topics)
         denied = request.access.denied_topics(AclOperation.READ, names)
         ids = {
             name: self._topics.ids[name] for name in names if name in self._topics.ids and name not in denied
         }
-        outcome = await shard.share.delete_offsets(message.group_id, ids.values())
+        outcome: Mapping[bytes, ErrorCode] = {}
+        if denied < names.keys():
+            shard = self._coordinator.shard_for(message.group_id)
+            outcome = await shard.share.delete_offsets(message.group_id, ids.values())
         return offsets.DeleteShareGroupOffsetsResponse(
             responses=[_deleted(name, ids.get(name), name in denied, outcome) for name in names]
         )
