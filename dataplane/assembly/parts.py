@@ -39,6 +39,7 @@ from ..runtime.periodic import PeriodicRunner
 from ..security.authorization.metrics import AuthorizationMetrics
 from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
+from ..share.end_offsets import EndOffsets
 from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
@@ -202,7 +203,11 @@ class BrokerParts:
         )
         yield from group_handlers(config, session, self.groups)
         yield from share_group_handlers(
-            session, self.groups, self._topics, self.share_states.persister, self.replicas
+            session,
+            self.groups,
+            self._topics,
+            self.share_states.persister,
+            EndOffsets(config.node_id, self.replicas, self.share_states.peers, self.image),
         )
         yield from self.share_states.handlers()
         yield from settings_handlers(
