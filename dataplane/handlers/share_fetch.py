@@ -88,6 +88,7 @@ class ShareFetchHandlers:
     def share_fetch(self, request: ClientRequest, message: ShareFetchRequest) -> None:
         """Apply the acknowledgements of a fetch, then acquire records or park the fetch until there are some."""
         key = checked_member(request, message, self._share_version)
+        self.partitions.counters.fetch_requests += 1
         mode = _checked_mode(request.api_version, message)
         named = acknowledged_ranges(message.topics)
         has_acknowledgements = any(named.values())

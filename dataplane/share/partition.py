@@ -136,6 +136,12 @@ class SharePartition:
         return sum(self._runs.held.values())
 
     @property
+    def greatest_holder(self) -> str:
+        """The member that holds the most records under a lock; empty if no member holds any."""
+        held = self._runs.held
+        return max(held, key=held.__getitem__) if held else ""
+
+    @property
     def run_count(self) -> int:
         """Number of ranges in the window whose records have the same state, by which the memory of the window grows."""
         return self._runs.run_count

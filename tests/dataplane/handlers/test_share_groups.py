@@ -12,6 +12,7 @@ import pytest
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.limits import GroupLimits
+from ottla.dataplane.groups.metrics import SHARE_GROUPS, GroupMetrics
 from ottla.dataplane.handlers.groups import GroupHandlers
 from ottla.dataplane.handlers.share_group_offsets import ShareGroupOffsetHandlers
 from ottla.dataplane.handlers.share_groups import ShareGroupHandlers
@@ -344,3 +345,16 @@ async def test_a_group_of_another_kind_and_a_missing_group_have_no_offsets(broke
         request(), offsets.DescribeShareGroupOffsetsRequest(groups=asked[1:])
     )
     assert all_of(broker, named) == [("a", True, 0, -1, -1, 0)]
+
+
+async def test_share_groups_are_counted_by_state(broker: Broker) -> None:
+    def counted() -> dict[str, float]:
+        families = GroupMetrics(broker.coordinator, cast(Any, None)).metric_families()
+        family = next(each for each in families if each.metric is SHARE_GROUPS)
+        return {state: value for (state,), value in family.rows}
+
+    assert counted() == {"empty": 0, "stable": 0}
+    await broker.heartbeat(topics=["a"])
+    await broker.heartbeat(topics=["a"], group_id="other")
+    await broker.heartbeat(epoch=-1)
+    assert counted() == {"empty": 1, "stable": 1}

@@ -282,6 +282,7 @@ async def test_a_full_window_is_reported_once(broker: ShareBroker, caplog: pytes
     warnings = [record.message for record in caplog.records if "max.record.locks" in record.message]
     assert len(warnings) == 1
     assert "2 records from offset 0" in warnings[0]
+    assert warnings[0].endswith("Member m holds the most")
 
 
 # ---------------------------------------------------------------- the log
