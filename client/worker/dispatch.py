@@ -199,7 +199,9 @@ class Dispatch:
 
     async def _work(self, task: Task) -> None:
         try:
-            results = await self._results(task)
+            results = await (
+                self._attempt(task, None) if self._traces is None else self._in_span(task, self._traces)
+            )
         except asyncio.CancelledError as error:
             if task in self._cancelling or self._is_stopping:
                 self.tasks.cancelled(task)
@@ -218,12 +220,10 @@ class Dispatch:
             self._cancelling.discard(task)
             self.news.tell()
 
-    async def _results(self, task: Task) -> Sequence[NewRecord]:
-        """Make an attempt, in a span if there are traces, and return the records that the handler sent."""
-        if self._traces is None:
-            return await self._attempt(task, None)
-        with self._traces.span(task.record, task.failures + 1):
-            return await self._attempt(task, self._traces.creation)
+    async def _in_span(self, task: Task, traces: AttemptTraces) -> Sequence[NewRecord]:
+        """Make an attempt in a span, and return the records that the handler sent."""
+        with traces.span(task.record, task.failures + 1):
+            return await self._attempt(task, traces.creation)
 
     async def _attempt(self, task: Task, creation: Creation | None) -> Sequence[NewRecord]:
         """Call the handler, and return the records that it sent."""
