@@ -22,7 +22,7 @@ from ..quorum.session import QuorumSession
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..runtime.periodic import PeriodicWork
 from ..security.authorization.access import Authorization
-from ..share.end_offsets import EndOffsets
+from ..share.partition_ends import PartitionEnds
 from ..share.feature import share_level
 
 
@@ -105,7 +105,7 @@ def share_group_handlers(
     groups: GroupCoordinator,
     topics: TopicCatalog,
     persister: SharePersister,
-    ends: EndOffsets,
+    ends: PartitionEnds,
 ) -> Iterator[object]:
     """Yield the handlers of requests about the membership and the start offsets of share groups."""
 

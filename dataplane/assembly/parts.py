@@ -39,7 +39,7 @@ from ..runtime.periodic import PeriodicRunner
 from ..security.authorization.metrics import AuthorizationMetrics
 from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
-from ..share.end_offsets import EndOffsets
+from ..share.partition_ends import PartitionEnds
 from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
@@ -207,7 +207,7 @@ class BrokerParts:
             self.groups,
             self._topics,
             self.share_states.persister,
-            EndOffsets(config.node_id, self.replicas, self.share_states.peers, self.image),
+            PartitionEnds(config.node_id, self.replicas, self.share_states.peers, self.image),
         )
         yield from self.share_states.handlers()
         yield from settings_handlers(

@@ -35,7 +35,7 @@ _AT_ONCE: Final = 2_000
 """Maximum number of partitions in a request."""
 
 
-class EndOffsets:
+class PartitionEnds:
     """The high watermarks of partitions of the cluster."""
 
     def __init__(

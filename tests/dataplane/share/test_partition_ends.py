@@ -10,7 +10,7 @@ import pytest
 
 from ottla.dataplane.peers.requests import PeerLost
 from ottla.dataplane.share import end_offsets
-from ottla.dataplane.share.end_offsets import EndOffsets
+from ottla.dataplane.share.partition_ends import PartitionEnds
 from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import (
@@ -62,7 +62,7 @@ async def test_leaders_tell_the_ends_of_their_partitions(monkeypatch: pytest.Mon
     own = SimpleNamespace(leader=object(), high_watermark=40)
     replicas: Any = SimpleNamespace(find=lambda topic, index: own if (topic, index) == ("t", 0) else None)
     peers = Peers()
-    ends = EndOffsets(1, replicas, cast(Any, peers), lambda: image)
+    ends = PartitionEnds(1, replicas, cast(Any, peers), lambda: image)
     places = [*(("t", index) for index in LEADERS), ("t", 9), ("gone", 0)]
     assert await ends.read(places) == {("t", 0): 40, ("t", 1): 70}
     assert sorted(peers.asked) == [2, 3, 4], "one request to each leader"
