@@ -22,8 +22,8 @@ from ..quorum.session import QuorumSession
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..runtime.periodic import PeriodicWork
 from ..security.authorization.access import Authorization
-from ..share.partition_ends import PartitionEnds
 from ..share.feature import share_level
+from ..share.partition_ends import PartitionEnds
 
 
 class GroupExpiry:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.dataplane.peers.requests import PeerLost
-from ottla.dataplane.share import end_offsets
+from ottla.dataplane.share import partition_ends
 from ottla.dataplane.share.partition_ends import PartitionEnds
 from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
@@ -52,7 +52,7 @@ class Peers:
 
 
 async def test_leaders_tell_the_ends_of_their_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(end_offsets, "TIMEOUT_S", 0.01)
+    monkeypatch.setattr(partition_ends, "TIMEOUT_S", 0.01)
     image = ClusterImage()
     image.apply(TopicRecord(topic_id=b"t" * 16, name="t"))
     for index, leader in LEADERS.items():
