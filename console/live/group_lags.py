@@ -14,7 +14,7 @@ from ...protocol.errors import KafkaError
 from ..bounds import GROUPS_READ_MAX, PARTITIONS_READ_MAX
 
 WITH_OFFSETS: Final = ("classic", "consumer", SHARE_TYPE)
-"""The types of groups whose lag is read: from committed offsets, or from the states of share groups. Streams groups keep
+"""The types of groups whose lag is read, from committed offsets or from the states of share groups. Streams groups keep
 offsets differently."""
 GROUPS_PER_TURN: Final = 500
 """The groups whose offsets are in memory at a time."""
