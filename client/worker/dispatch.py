@@ -140,11 +140,11 @@ class Dispatch:
         waited = list(tasks)
         if await gone_or_done(waited, self.news, self._loop.time() + drain_s):
             return
-        late = [task for task in waited if task.running]
-        logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
+        if late := [task for task in waited if task.running]:
+            logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
         self.cancel(late)
-        if not await gone_or_done(waited, self.news, self._loop.time() + CANCEL_GRACE_S):
-            stuck = [_where(task.record) for task in waited if task.running]
+        await gone_or_done(waited, self.news, self._loop.time() + CANCEL_GRACE_S)
+        if stuck := [_where(task.record) for task in waited if task.running]:
             logger.error("%d handlers go on in spite of their cancellation: %s", len(stuck), ", ".join(stuck))
 
     async def abandon(self) -> None:

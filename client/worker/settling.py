@@ -29,6 +29,10 @@ REMOVED: Final = frozenset(
 giving up."""
 
 
+CLOSE_S: Final = 2.0
+"""The time that the cluster has for the last results and offsets of a worker that ends."""
+
+
 class Settlement(Protocol):
     """A way to make results count."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -38,13 +39,15 @@ from .metrics import metrics_text
 from .options import WORKER_OPTIONS, WorkerOptions, WorkerSettings
 from .processes import ProcessCalls
 from .retry_notes import retry_topic
-from .settling import Settlement
+from .settling import CLOSE_S, Settlement
 from .signals import stopping_on_signals
 from .stats import WorkerStats
 from .tasks import Tasks
 
 DRAIN_SHARE = 0.8
 """The share of `max_poll_interval_ms` for which handlers may delay a rebalance."""
+
+logger = logging.getLogger(__name__)
 
 
 @checks_options(*WORKER_OPTIONS)
@@ -254,9 +257,7 @@ class Worker:
     async def _drain(self, dispatch: Dispatch, settlement: Settlement) -> None:
         """Let the handlers end, and make their results count."""
         dispatch.stop_starting()
-        draining = asyncio.ensure_future(
-            dispatch.drain(self._tasks.leave(list(self._tasks.partitions)), self._settings.work.drain_s)
-        )
+        draining = asyncio.ensure_future(self._drain_and_flush(dispatch, settlement))
         hurry = asyncio.ensure_future(self._hurry.wait())
         try:
             await asyncio.wait([draining, hurry], return_when=asyncio.FIRST_COMPLETED)
@@ -267,7 +268,18 @@ class Worker:
             hurry.cancel()
             draining.cancel()
             await asyncio.gather(hurry, draining, return_exceptions=True)
-        await settlement.flush()
+
+    async def _drain_and_flush(self, dispatch: Dispatch, settlement: Settlement) -> None:
+        loop, drain_s = asyncio.get_running_loop(), self._settings.work.drain_s
+        drained_s = loop.time() + drain_s
+        await dispatch.drain(self._tasks.leave(list(self._tasks.partitions)), drain_s)
+        try:
+            async with asyncio.timeout_at(max(drained_s, loop.time()) + CLOSE_S):
+                await settlement.flush()
+        except TimeoutError:
+            logger.error(
+                "the cluster did not take the last results in time, and their records are worked on again"
+            )
 
     async def _close(self, intake: PartitionIntake, settlement: Settlement) -> None:
         for task in self._background:

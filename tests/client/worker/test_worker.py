@@ -420,6 +420,39 @@ async def test_stop_lets_handlers_end_and_a_second_signal_cancels_them(
     assert await committed(cluster, topic) == 8
 
 
+async def test_workers_end_although_the_cluster_is_silent(cluster: LocalCluster, topic: str) -> None:
+    """Results that the cluster does not take in time are given up, and their records are worked on again."""
+    await fill(cluster, topic, 100)
+    workers = [
+        worker_of(
+            cluster, topic, group_id=f"{topic}-{kind}", transactional=kind, idle_timeout_ms=None, drain_s=0.5
+        )
+        for kind in (False, True)
+    ]
+    silence = asyncio.Event()
+    for worker in workers:
+
+        @worker.handler
+        async def handle(record: WorkerRecord) -> None:
+            await silence.wait()
+            await record.send(f"{topic}.dlq", record.value)
+
+    running = [asyncio.create_task(worker.run()) for worker in workers]
+    try:
+        async with asyncio.timeout(30):
+            while not all(worker.stats().in_flight for worker in workers):
+                await asyncio.sleep(0.01)
+        cluster.pause(1)
+        silence.set()
+        for worker in workers:
+            worker.stop()
+        async with asyncio.timeout(20):  # Requests and deliveries take 30 s and more until they fail.
+            await asyncio.gather(*running)
+    finally:
+        cluster.resume(1)
+    assert all(worker.stats().succeeded for worker in workers)
+
+
 async def test_memory_is_bounded(cluster: LocalCluster, topic: str) -> None:
     await fill(cluster, topic, 1_000, keys=500)
     worker, most, done = worker_of(cluster, topic, max_records=50, concurrency=4), 0, 0
