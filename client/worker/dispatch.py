@@ -302,10 +302,13 @@ class Dispatch:
                 )
             case LetterDue():
                 logger.error(
-                    "a record becomes a dead letter after %d attempts (%s)",
+                    "attempt %d failed, and the record becomes a dead letter (%s): %s",
                     task.failures,
                     where,
-                    exc_info=error,
+                    what,
+                    exc_info=None
+                    if isinstance(error, Reject)
+                    else error,  # A decision of the handler needs no trace.
                 )
             case OutdatedResult():
                 logger.info("an attempt failed whose partition was given up (%s): %s", where, what)

@@ -74,11 +74,14 @@ class Worker:
     """
 
     def __init__(self, *topics: str, **options: Unpack[WorkerOptions]) -> None:
-        check_topics(topics)
+        check_topics(topics, "Worker")
         if not topics:
             raise TypeError("Worker needs a topic, as in Worker('orders', group_id='billing')")
         self._topics = tuple(dict.fromkeys(map(topic_name, topics)))
         self._settings = settings = WorkerSettings.of(options)
+        letters = settings.failures.letters
+        if letters is not None and letters.topic in self._topics:
+            raise ValueError(f"dead_letter is a topic that the worker does not read, not {letters.topic!r}")
         self._life = Lifecycle("worker")
         self._tasks = Tasks(settings.policy)
         self._traces = settings.traces()

@@ -239,7 +239,9 @@ async def test_plain_functions_run_in_threads(cluster: LocalCluster, topic: str)
     assert await committed(cluster, topic) == 60
 
 
-async def test_failures_become_letters_and_the_rest_goes_on(cluster: LocalCluster, topic: str) -> None:
+async def test_failures_become_letters_and_the_rest_goes_on(
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     await fill(cluster, topic, 40, keys=40)
     worker, attempts = worker_of(cluster, topic, timeout_s=0.3), defaultdict[int, int](int)
 
@@ -268,6 +270,12 @@ async def test_failures_become_letters_and_the_rest_goes_on(cluster: LocalCluste
     assert (letters[1].attempts, letters[2].attempts, attempts[2], attempts[5]) == (1, 3, 3, 1)
     assert letters[2].key == b"key 2"
     assert await committed(cluster, topic) == 40
+    reports = [report for report in caplog.records if "becomes a dead letter" in report.getMessage()]
+    without_trace = [report.getMessage() for report in reports if report.exc_info is None]
+    assert len(reports) == 4
+    assert [text.endswith("ottla.Reject: no") for text in without_trace] == [True], (
+        "it is no error of the handler"
+    )
 
 
 async def test_a_record_without_a_topic_for_letters_stops_the_worker(
@@ -739,6 +747,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"dead_letter": "orders.retry"}, "no retry topic"),
     ({"rate": 100}, "rate is a Rate"),
     ({"rate": [Rate(1), 100]}, "rate is a Rate"),
+    ({"dead_letter": "orders"}, "dead_letter is a topic that the worker does not read"),
     ({"group_id": ""}, "group_id is a text"),
     ({"transactional_id": "mine"}, "transactional_id needs transactional=True"),
     ({"concurency": 5}, "nearest is 'concurrency'"),
@@ -755,7 +764,7 @@ def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any], reason: str) 
 def test_topics_and_handlers_are_checked() -> None:
     with pytest.raises(TypeError, match="needs a topic"):
         Worker(group_id="billing")
-    with pytest.raises(TypeError, match="one by one"):
+    with pytest.raises(TypeError, match=r"one by one: Worker\('orders'\)"):
         Worker(["orders"], group_id="billing")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="group_id"):
         Worker("orders")  # type: ignore[call-arg]
