@@ -19,6 +19,7 @@ from functools import partial
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.session.node_proof import NodeCredentials
 from ..broker_settings import BrokerSettings
+from ..cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.lost_brokers import LostBrokers
 from ..cluster.topic_creation import TopicCreator
@@ -41,6 +42,7 @@ from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
 from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
+from ..transactions.share_state_gate import ShareStateGate
 from .catch_up import CatchUp
 from .cluster_apis import broker_handlers, settings_handlers
 from .foundation import Foundation
@@ -111,7 +113,14 @@ class BrokerParts:
         self._topics = make_topic_catalog(self.server.authorization)
         chance = random.Random(os.urandom(16))
         creator = TopicCreator(self.session, config.topics, chance)
-        self.share_states = ShareStateParts(config, foundation, credentials, self.session, creator)
+        self.share_states = ShareStateParts(
+            config,
+            foundation,
+            credentials,
+            self.session,
+            creator,
+            lambda: ShareStateGate(self.replicas, self.transactions.pending_writes),
+        )
         self.groups = make_groups(
             config,
             self.session,
@@ -120,7 +129,14 @@ class BrokerParts:
             lambda group_id, partition: self.mirroring.takeover.is_withheld(group_id, partition),
         )
         self.transactions = TransactionParticipant(
-            config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
+            config.node_id,
+            self.replicas,
+            self.image,
+            self.session,
+            {
+                OFFSETS_TOPIC: self.groups.transaction_ended,
+                SHARE_STATE_TOPIC: self.share_states.states.transaction_ended,
+            },
         )
         self.mirroring = MirrorParts(
             config,

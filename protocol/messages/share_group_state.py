@@ -138,6 +138,18 @@ class WrittenState(Message):
         about="Number of offsets from the start offset on whose delivery is complete; -1 unknown (KIP-1226).",
     )
     state_batches: list[StateBatch] = array(StateBatch, about="States that have changed.")
+    transactional_id: str = string(
+        tag=10000,
+        default="",
+        about="Not in Kafka: transactional id of the transaction with whose commit the states change; empty: they "
+        "change at once.",
+    )
+    producer_id: int = int64(
+        tag=10001, default=-1, about="Not in Kafka: producer id in that transaction; -1 without one."
+    )
+    producer_epoch: int = int16(
+        tag=10002, default=-1, about="Not in Kafka: producer epoch in that transaction; -1 without one."
+    )
 
 
 @data()

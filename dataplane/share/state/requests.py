@@ -14,7 +14,17 @@ from ....protocol.messages.share_state_records import UNKNOWN_COUNT
 from ....protocol.wire.schema import Message, Request
 from .records import read_batches, wire_batches
 from .shard import Outcome
-from .stored_state import NO_STATE, Change, Delete, Initialize, Read, StoredShareState, Summarize, Write
+from .stored_state import (
+    NO_STATE,
+    Change,
+    Delete,
+    Initialize,
+    Read,
+    StateWriter,
+    StoredShareState,
+    Summarize,
+    Write,
+)
 
 KeyedChange = tuple[SharePartition, Change]
 
@@ -49,7 +59,24 @@ def _read_write(row: wire.WrittenState) -> Write:
         row.start_offset,
         row.delivery_complete_count,
         _checked_batches(row.state_batches),
+        StateWriter(row.transactional_id, row.producer_id, row.producer_epoch)
+        if row.transactional_id
+        else None,
     )
+
+
+def _written_row(partition: int, change: Write) -> wire.WrittenState:
+    row = wire.WrittenState(
+        partition=partition,
+        state_epoch=change.state_epoch,
+        leader_epoch=change.leader_epoch,
+        start_offset=change.start_offset,
+        delivery_complete_count=change.delivery_complete_count,
+        state_batches=wire_batches(change.batches),
+    )
+    if change.writer is not None:
+        row.transactional_id, row.producer_id, row.producer_epoch = change.writer
+    return row
 
 
 def _checked_batches(batches: Sequence[Any]) -> Any:
@@ -91,14 +118,7 @@ WRITE: Final = StateApi(
     wire.WriteShareGroupStateRequest,
     1,
     wire.WrittenTopicStates,
-    lambda partition, change: wire.WrittenState(
-        partition=partition,
-        state_epoch=change.state_epoch,
-        leader_epoch=change.leader_epoch,
-        start_offset=change.start_offset,
-        delivery_complete_count=change.delivery_complete_count,
-        state_batches=wire_batches(change.batches),
-    ),
+    _written_row,
     _read_write,
     wire.TopicStateResults,
     wire.StateResult,

@@ -49,6 +49,14 @@ class Summarize(NamedTuple):
     leader_epoch: int = 0
 
 
+class StateWriter(NamedTuple):
+    """The producer in whose transaction a state is changed."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class Write(NamedTuple):
     """The change of a state by the partition's leader. A start offset of -1 means that it is unchanged."""
 
@@ -57,6 +65,8 @@ class Write(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...] = ()
+    writer: StateWriter | None = None
+    """Writer of the transaction with whose commit the states of the batches change; None: they change at once."""
 
 
 class Delete(NamedTuple):
@@ -145,7 +155,11 @@ class ShareState:
         if update.start_offset != UNCHANGED_START:
             self.start_offset = update.start_offset
         self.delivery_complete_count = update.delivery_complete_count
-        for batch in update.batches:
+        self.apply_committed(update.batches)
+
+    def apply_committed(self, batches: Iterable[StateBatch]) -> None:
+        """Apply the states of some offsets, whose transaction has committed. A later state of an offset stays."""
+        for batch in batches:
             self._batches.add(batch)
         self._batches.drop_below(self.start_offset)
 
@@ -180,11 +194,13 @@ def check_change(partition: int, change: Change) -> None:
             _check_start(start_offset)
         case Read(leader_epoch):
             _check_not_negative("leader epoch", leader_epoch)
-        case Write(state_epoch, leader_epoch, start_offset, _, batches):
+        case Write(state_epoch, leader_epoch, start_offset, _, batches, writer):
             _check_not_negative("leader epoch", leader_epoch)
             _check_not_negative("state epoch", state_epoch)
             _check_start(start_offset)
             _check_batches(batches)
+            if writer is not None:
+                _check_writer(writer, start_offset)
 
 
 def _check_not_negative(name: str, value: int) -> None:
@@ -195,6 +211,15 @@ def _check_not_negative(name: str, value: int) -> None:
 def _check_start(offset: int) -> None:
     if offset < UNKNOWN_START:
         raise _invalid(f"start offset {offset}: it has to be at least {UNKNOWN_START}")
+
+
+def _check_writer(writer: StateWriter, start_offset: int) -> None:
+    if start_offset != UNKNOWN_START:
+        raise _invalid(f"start offset {start_offset}: it has to be {UNKNOWN_START} in a transaction")
+    if not writer.transactional_id:
+        raise _invalid("the transactional id is empty")
+    _check_not_negative("producer id", writer.producer_id)
+    _check_not_negative("producer epoch", writer.producer_epoch)
 
 
 def _check_batches(batches: Iterable[StateBatch]) -> None:
