@@ -41,8 +41,9 @@ from ..security.authorization.metrics import AuthorizationMetrics
 from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
 from ..storage.metrics import CleanerMetrics
+from ..transactions.broker_appends import BrokerAppends
 from ..transactions.participant import TransactionParticipant
-from ..transactions.share_state_gate import ShareStateGate
+from ..transactions.transaction_gate import ShareStateGate, TransactionGate
 from .catch_up import CatchUp
 from .cluster_apis import broker_handlers, settings_handlers
 from .foundation import Foundation
@@ -119,7 +120,7 @@ class BrokerParts:
             credentials,
             self.session,
             creator,
-            lambda: ShareStateGate(self.replicas, self.transactions.pending_writes),
+            lambda: ShareStateGate(self.replicas, self.transaction_gate),
         )
         self.groups = make_groups(
             config,
@@ -138,6 +139,7 @@ class BrokerParts:
                 SHARE_STATE_TOPIC: self.share_states.states.transaction_ended,
             },
         )
+        self.transaction_gate = TransactionGate(self.replicas, self.transactions.pending_writes)
         self.mirroring = MirrorParts(
             config,
             self.session,
@@ -160,6 +162,11 @@ class BrokerParts:
             self.replicas,
             self.records.fetches.cold_reads,
             self.share_states.persister,
+            BrokerAppends(
+                config.node_id, self.replicas, self.transaction_gate, self.share_states.peers, self.image
+            ),
+            self._topic_settings,
+            chance,
         )
         self.replicas.listen(
             Leaderships(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 
-from ...protocol.features import SHARE, finalized
+from ...protocol.features import SHARE, SHARE_WITH_DEAD_LETTERS, finalized
 from ...protocol.messages.config_commands import ResourceType
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
+from ..configuration.topic_settings import TopicSettingsView
 from ..fetching.cold_reads import ColdReads
 from ..handlers.share_acknowledge import ShareAcknowledgeHandlers
 from ..handlers.share_fetch import ShareFetchHandlers
@@ -15,11 +17,12 @@ from ..quorum.session import QuorumSession
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
 from ..server import Server
-from ..share.leader.dependencies import Persister
 from ..share.leader.group_settings import ShareGroupSettings
 from ..share.leader.metrics import SharePartitionMetrics
 from ..share.leader.share_partitions import SharePartitions
 from ..share.leader.share_sessions import ShareSessions
+from ..share.letter_office import Appends, LetterRules, TopicsForLetters
+from ..share.persister import StatePersister
 
 
 class ShareParts:
@@ -33,17 +36,31 @@ class ShareParts:
         server: Server,
         replicas: Replicas,
         cold_reads: ColdReads,
-        persister: Persister,
+        persister: StatePersister,
+        appends: Appends,
+        topic_settings: TopicSettingsView,
+        chance: random.Random,
     ) -> None:
-        """`cold_reads` sends the answers with records. `persister` reads and writes the durable states."""
+        """`cold_reads` sends the answers with records. `persister` reads and writes the durable states. `appends`
+        writes dead letters."""
         self._session = session
 
         def own_settings(group_id: str) -> Mapping[str, str]:
             return session.image.configs.get((ResourceType.GROUP, group_id), {})
 
-        self.partitions = SharePartitions(
-            replicas, persister, ShareGroupSettings(settings.number, own_settings), wall_ms
+        office = TopicsForLetters(
+            session,
+            lambda: settings.read(LetterRules),
+            lambda topic: topic_settings.of(session.image, topic).log.max_message_bytes,
+            appends,
+            persister,
+            wall_ms,
+            chance,
         )
+        group_settings = ShareGroupSettings(
+            settings.number, own_settings, lambda: self._share_version() >= SHARE_WITH_DEAD_LETTERS
+        )
+        self.partitions = SharePartitions(replicas, persister, group_settings, office, wall_ms)
         sessions = ShareSessions(self.partitions, lambda: settings.number("group.share.max.share.sessions"))
         self._fetches = ShareFetchHandlers(
             self.partitions,

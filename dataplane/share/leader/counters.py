@@ -10,10 +10,14 @@ from ..states import AcknowledgeType
 class ShareCounters:
     """Counts since the start of this broker, of all share partitions together."""
 
-    __slots__ = ("acknowledge_requests", "acknowledged", "failed_writes", "lock_ends")
+    __slots__ = (
+        "acknowledge_requests", "acknowledged", "failed_letters", "failed_writes", "letters", "lock_ends",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.acknowledge_requests = 0
         self.acknowledged: Counter[AcknowledgeType] = Counter()
         self.lock_ends = 0
         self.failed_writes = 0
+        self.letters = 0
+        self.failed_letters = 0

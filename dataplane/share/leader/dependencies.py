@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from ....protocol.records.record import NewRecord
 from ..states import StateBatch
 
 NO_START_OFFSET = -1
@@ -59,4 +60,56 @@ class Persister(Protocol):
 
         Raises KafkaError. Only FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH say that nothing was written.
         """
+        ...
+
+
+class LetterTopic(NamedTuple):
+    """The partition of a topic for dead letters to which the letters of a share partition go."""
+
+    name: str
+    topic_id: bytes
+    partition: int
+    bytes_max: int
+    """Maximum size of a batch."""
+
+
+class StateChange(NamedTuple):
+    """The change of a durable state that is made together with its dead letters, or not at all."""
+
+    state_epoch: int
+    leader_epoch: int
+    batches: Sequence[StateBatch]
+
+
+class OutcomeUnknown(Exception):
+    """The error of a transaction that may have been committed or aborted. Only the durable state tells."""
+
+
+class LetterTransactions(Protocol):
+    """The transactions of one share partition, in which dead letters and the durable state change together."""
+
+    async def settle(self) -> None:
+        """Abort the transaction of a former leader that has not ended. Raises KafkaError if that takes longer."""
+        ...
+
+    async def commit(self, topic: LetterTopic, letters: Sequence[NewRecord], change: StateChange) -> None:
+        """Write letters, and change the durable state, in one transaction.
+
+        Raises KafkaError, if the transaction is not committed and never will be, or OutcomeUnknown.
+        """
+        ...
+
+
+class LetterOffice(Protocol):
+    """The way to the topics for dead letters."""
+
+    async def topic(self, name: str, partition: int) -> LetterTopic:
+        """Return the place for letters of a partition. The topic is created if brokers may create it.
+
+        Raises KafkaError with the reason if the topic may not have letters.
+        """
+        ...
+
+    def transactions(self, key: ShareKey) -> LetterTransactions:
+        """Return the transactions of a share partition."""
         ...

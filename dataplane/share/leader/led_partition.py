@@ -22,6 +22,7 @@ from ..states import AcknowledgeType, DurableState, StateBatch
 from ..transitions import Transition
 from .batches import BatchWalk, ColdRecords
 from .cold_headers import read_ahead
+from .dead_letters import DeadLetters, LetterServices
 from .dependencies import Persister, ShareKey
 from .group_settings import GroupSettings
 from .write_queue import PendingChange, WriteQueue, Written
@@ -62,6 +63,7 @@ class Services(NamedTuple):
     """Settings of a group."""
     monotonic_ms: Callable[[], int]
     counters: ShareCounters
+    letters: LetterServices
     doubted: Callable[[Partition, int, int], None]
     """Check a replica for damage at an offset, in this number of bytes."""
     is_over: Callable[[LedPartition, KafkaError | None], None]
@@ -98,8 +100,8 @@ class LedPartition:
 
     __slots__ = (
         "_backoff_ms", "_claim", "_is_due", "_is_full", "_is_warm", "_loop", "_retry_at_ms", "_services", "_share",
-        "_state_epoch", "_timer", "_timer_at_ms", "_waiting", "_warming", "_writes", "failure", "key", "leader_epoch",
-        "replica", "users",
+        "_timer", "_timer_at_ms", "_waiting", "_warming", "_writes", "failure", "key", "leader_epoch", "letters",
+        "replica", "state_epoch", "users",
     )  # fmt: skip
 
     def __init__(
@@ -119,9 +121,11 @@ class LedPartition:
         self._services = services
         self._claim = claim
         self._share: SharePartition | None = None
-        self._state_epoch = 0
+        self.state_epoch = 0
+        """Epoch of the durable state."""
         self._loop = asyncio.get_running_loop()
         self._writes = WriteQueue(self, self._write, self._written)
+        self.letters = DeadLetters(self, services.letters)
         self._waiting: dict[WaitingShareFetch, None] = {}
         self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -151,12 +155,13 @@ class LedPartition:
             not self.users
             and not self._waiting
             and self._writes.is_empty
+            and self.letters.is_idle
             and (share is None or not share.acquired_count)
         )
 
     def loaded(self, share: SharePartition, state_epoch: int) -> None:
         """Begin to serve, from a durable state."""
-        self._share, self._state_epoch = share, state_epoch
+        self._share, self.state_epoch = share, state_epoch
         self._moved()
 
     def end(self, failure: KafkaError) -> None:
@@ -167,6 +172,7 @@ class LedPartition:
         self.replica.readers.discard(self)
         if self._warming is not None:
             self._warming.cancel()
+        self.letters.close()
         self._writes.fail(failure)
         waiting, self._waiting = self._waiting, {}
         for fetch in waiting:
@@ -178,6 +184,7 @@ class LedPartition:
         self._disarm()
         self.replica.readers.discard(self)
         self._writes.cancel()
+        self.letters.close()
         if self._warming is not None:
             self._warming.cancel()
 
@@ -415,10 +422,17 @@ class LedPartition:
         if transition.needs_write:
             self._writes.add(PendingChange(transition, done))
             return
-        share.commit(transition)
+        self._commit(transition)
         done(None)
         if transition.spans:
             self._moved()
+
+    def _commit(self, transition: Transition) -> None:
+        share = self._share
+        assert share is not None
+        share.commit(transition)
+        if transition.dead_letters:
+            self.letters.wake()
 
     async def _write(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
         share = self._share
@@ -427,7 +441,7 @@ class LedPartition:
         start_offset = max(start_offset, share.start_offset)
         await self._services.persister.write(
             *self.key,
-            state_epoch=self._state_epoch,
+            state_epoch=self.state_epoch,
             leader_epoch=self.leader_epoch,
             start_offset=start_offset,
             delivery_complete=_complete_after(share, start_offset, batches),
@@ -439,7 +453,7 @@ class LedPartition:
         assert share is not None
         for change in changes:
             if error is None:
-                share.commit(change.transition)
+                self._commit(change.transition)
             else:
                 share.roll_back(change.transition)
         if error is not None:
@@ -467,6 +481,36 @@ class LedPartition:
 
     def _retained_bytes(self, share: SharePartition) -> int:
         return SHARE_PARTITION_BYTES + RUN_BYTES * share.run_count
+
+    # ------------------------------------------------------------ dead letters
+
+    def ended_without_letters(self, transition: Transition) -> asyncio.Future[None]:
+        """Write the end of records that need no letters. The result is set once it is durable, or has failed."""
+        written: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: KafkaError | None) -> None:
+            if written.done():
+                return
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)
+
+        self._submit(transition, done)
+        return written
+
+    def letters_written(self) -> None:
+        """React to ended records, which may have made room in the window. Their transactions have not moved the stored
+        start offset, so an empty transition does."""
+        share = self._share
+        if share is not None:
+            self._writes.add(PendingChange(share.dead_letter_written(()), lambda _error: None))
+        self._moved()
+
+    def over(self, failure: KafkaError) -> None:
+        """Drop the share partition. A later fetch loads it anew."""
+        if self.failure is None:
+            self._services.is_over(self, failure)
 
     # ------------------------------------------------------------ the timer
 

@@ -17,7 +17,8 @@ from ...server.handler import as_kafka_error
 from ..acknowledgements import AcknowledgedRange
 from ..partition import SharePartition
 from .counters import ShareCounters
-from .dependencies import Persister, ShareKey
+from .dead_letters import LetterServices
+from .dependencies import LetterOffice, Persister, ShareKey
 from .group_settings import ShareGroupSettings
 from .led_partition import FENCED, SHARE_PARTITION_BYTES, LedPartition, Services, fenced
 from .start_offsets import first_offset
@@ -65,6 +66,7 @@ class SharePartitions:
         replicas: Replicas,
         persister: Persister,
         settings: ShareGroupSettings,
+        office: LetterOffice,
         wall_ms: Callable[[], int],
         bytes_max: int = SHARE_BYTES_MAX,
     ) -> None:
@@ -75,7 +77,13 @@ class SharePartitions:
         self._persister = persister
         self._wall_ms = wall_ms
         self._services = Services(
-            persister, settings.get, replicas.monotonic_ms, self.counters, replicas.doubted, self._over
+            persister,
+            settings.get,
+            replicas.monotonic_ms,
+            self.counters,
+            LetterServices(office, settings.get, self.counters, wall_ms),
+            replicas.doubted,
+            self._over,
         )
         self._all: dict[ShareKey, LedPartition] = {}
         self._by_replica: dict[tuple[str, int], dict[str, LedPartition]] = {}
@@ -170,7 +178,9 @@ class SharePartitions:
                     await self._read(led)
                     return
                 except KafkaError as error:
-                    if error.code not in _TRANSIENT:
+                    if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                        await self._settle(led)
+                    elif error.code not in _TRANSIENT:
                         raise
                     logger.info("%r: its state cannot be read yet: %s", led, error)
                 if led.is_idle:
@@ -185,6 +195,13 @@ class SharePartitions:
                 self._over(led, _for_clients(failure))
         finally:
             self._loading.pop(led, None)
+
+    async def _settle(self, led: LedPartition) -> None:
+        """Abort the transaction in which a former leader wrote dead letters."""
+        try:
+            await led.letters.settle()
+        except KafkaError as error:
+            logger.info("%r: a transaction of its former leader has not ended yet: %s", led, error)
 
     async def _read(self, led: LedPartition) -> None:
         """Read the durable state. A group without one begins at its start offset, which is written first: a later

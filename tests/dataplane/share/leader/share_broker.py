@@ -17,6 +17,7 @@ from ottla.dataplane.server.connection import ClientConnection
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.purgatory import Purgatory
 from ottla.dataplane.server.router import Router
+from ottla.dataplane.share.leader.dependencies import LetterTopic, OutcomeUnknown, ShareKey, StateChange
 from ottla.dataplane.share.leader.group_settings import ShareGroupSettings
 from ottla.dataplane.share.leader.led_partition import LedPartition
 from ottla.dataplane.share.leader.share_partitions import SHARE_BYTES_MAX, SharePartitions
@@ -38,6 +39,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from ottla.protocol.records.record import NewRecord
 from tests.dataplane.fetching.consumers import Shelf, Wire
 
 TOPIC, ID = "t", b"t" * 16
@@ -156,6 +158,56 @@ class MemoryPersister:
             raise KafkaError(self.lost.pop(0), "the answer is lost")
 
 
+class MemoryOffice:
+    """A topic for dead letters in memory, and transactions that change it together with the durable states. Tests make
+    it refuse letters, or lose the outcome of a transaction."""
+
+    def __init__(self, persister: MemoryPersister) -> None:
+        self._persister = persister
+        self.letters: list[NewRecord] = []
+        self.refusals: list[KafkaError] = []
+        """Errors of the next transactions, which are aborted."""
+        self.unknown: list[bool] = []
+        """Outcomes of the next transactions, of which the leader does not learn."""
+        self.topics = {"dlq.t"}
+        self.bytes_max = 1_000_000
+        self.settled = 0
+        self.attempts = 0
+
+    async def topic(self, name: str, partition: int) -> LetterTopic:
+        self.attempts += 1
+        if name not in self.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+        return LetterTopic(name, b"d" * 16, partition, self.bytes_max)
+
+    def transactions(self, key: ShareKey) -> MemoryTransactions:
+        return MemoryTransactions(self, key)
+
+    async def write(self, key: ShareKey, letters: Sequence[NewRecord], change: StateChange) -> None:
+        await self._persister.write(*key, **change._asdict(), start_offset=-1, delivery_complete=-1)
+        self.letters += letters
+
+
+class MemoryTransactions:
+    """The transactions of a share partition in memory."""
+
+    def __init__(self, office: MemoryOffice, key: ShareKey) -> None:
+        self._office, self._key = office, key
+
+    async def settle(self) -> None:
+        self._office.settled += 1
+
+    async def commit(self, topic: LetterTopic, letters: Sequence[NewRecord], change: StateChange) -> None:
+        await asyncio.sleep(0)
+        if self._office.refusals:
+            raise self._office.refusals.pop(0)
+        is_unknown = bool(self._office.unknown)
+        if not is_unknown or self._office.unknown.pop(0):
+            await self._office.write(self._key, letters, change)
+        if is_unknown:
+            raise OutcomeUnknown("the answer is lost")
+
+
 class ShareBroker(Shelf):
     """A broker that serves share groups. It must be made inside a running loop."""
 
@@ -166,12 +218,18 @@ class ShareBroker(Shelf):
         self.persister = MemoryPersister()
         self.settings = dict(BROKER_SETTINGS)
         self.groups: dict[str, dict[str, str]] = {GROUP: {"share.auto.offset.reset": "earliest"}}
-        self.share_version = 1
+        self.share_version = 2
+        self.office = MemoryOffice(self.persister)
         loop = asyncio.get_running_loop()
         self.partitions = SharePartitions(
             self.replicas,
             self.persister,
-            ShareGroupSettings(self.settings.__getitem__, lambda group: self.groups.get(group, {})),
+            ShareGroupSettings(
+                self.settings.__getitem__,
+                lambda group: self.groups.get(group, {}),
+                lambda: self.share_version > 1,
+            ),
+            self.office,
             wall_ms,
             bytes_max,
         )

@@ -1,0 +1,202 @@
+"""The way to the topics for dead letters, and the transactions in which letters and durable states change together.
+
+Each share partition has a transactional id, of which its leader is the only producer. A new leader aborts what a former
+leader has left open under it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.command import CommandRefused
+from ...protocol.messages.config_commands import ResourceType
+from ...protocol.messages.topic_commands import CreateTopics, NewTopic, NewTopicConfig
+from ...protocol.messages.transaction_commands import (
+    ClientOrigin,
+    EndTransaction,
+    EndTransactionResult,
+    InitTransactionalId,
+)
+from ...protocol.records.record import NewRecord
+from ...protocol.settings.config_fields import setting
+from ...protocol.settings.transactional_ids import LETTERS_PREFIX
+from ..quorum.access import Quorum
+from .leader.dependencies import LetterTopic, LetterTransactions, OutcomeUnknown, ShareKey, StateChange
+from .leader.letters import encoded
+from .state.stored_state import StateWriter
+from .states import StateBatch
+
+TIMEOUT_MS: Final = 30_000
+"""Time after which the quorum aborts a transaction of letters whose leader is gone."""
+_RETRY_S: Final = 0.2
+_PERMISSION: Final = "errors.deadletterqueue.group.enable"
+_BATCH_BYTES_MAX: Final = 512 * 1024
+
+
+class TransactionalPersister(Protocol):
+    """The way to change durable states in transactions."""
+
+    async def write_in_transaction(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        batches: Sequence[StateBatch],
+        writer: StateWriter,
+    ) -> None:
+        """Store states that change once the writer's transaction commits. Raises KafkaError."""
+        ...
+
+
+class Appends(Protocol):
+    """The appends of this broker to partitions that any broker leads."""
+
+    async def append(self, topic_id: bytes, partition: int, records: bytes, writer: StateWriter) -> None:
+        """Append one batch in the writer's transaction, and wait until it is replicated. Raises KafkaError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LetterRules:
+    """The cluster's settings of topics for dead letters."""
+
+    prefix: str = setting("errors.deadletterqueue.topic.name.prefix", str)
+    """Beginning of the names of such topics."""
+    may_create: bool = setting("errors.deadletterqueue.auto.create.topics.enable", bool)
+    """True if brokers create such topics."""
+
+
+class TopicsForLetters:
+    """The topics for dead letters of all share partitions that this broker leads."""
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        rules: Callable[[], LetterRules],
+        bytes_max: Callable[[str], int],
+        appends: Appends,
+        persister: TransactionalPersister,
+        wall_ms: Callable[[], int],
+        chance: random.Random,
+    ) -> None:
+        """`rules` returns the settings in force, and `bytes_max` the maximum size of a batch in a topic. `chance` draws
+        the places of new topics."""
+        self._quorum, self._rules, self._bytes_max, self._appends = quorum, rules, bytes_max, appends
+        self._persister, self._wall_ms, self._chance = persister, wall_ms, chance
+
+    def transactions(self, key: ShareKey) -> LetterTransactions:
+        """Return the transactions of a share partition."""
+        return StateTransactions(key, self._quorum, self._appends, self._persister, self._wall_ms)
+
+    async def topic(self, name: str, partition: int) -> LetterTopic:
+        """Return the place for letters of a partition. The topic is created if brokers may create it.
+
+        As in Kafka, letters of partition p go to partition p modulo the number of partitions. Raises KafkaError,
+        POLICY_VIOLATION or UNKNOWN_TOPIC_OR_PARTITION, with the reason if the topic may not have letters.
+        """
+        rules = self._rules()
+        if not name.startswith(rules.prefix):
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"topic {name!r} does not begin with {rules.prefix!r} (errors.deadletterqueue.topic.name.prefix)",
+            )
+        if name not in self._image.topics:
+            await self._create(name, rules)
+        topic = self._image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+        settings = self._image.configs.get((ResourceType.TOPIC, name), {})
+        if settings.get(_PERMISSION, "false").lower() != "true":
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"topic {name!r} needs the setting {_PERMISSION}=true"
+            )
+        bytes_max = min(self._bytes_max(name), _BATCH_BYTES_MAX)
+        return LetterTopic(name, topic.id, partition % len(topic.partitions), bytes_max)
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._quorum.image
+
+    async def _create(self, name: str, rules: LetterRules) -> None:
+        if not rules.may_create:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {name!r} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false",
+            )
+        configs = {_PERMISSION: "true", "message.timestamp.type": "CreateTime"}
+        topic = NewTopic(
+            name=name, configs=[NewTopicConfig(name=key, value=value) for key, value in configs.items()]
+        )
+        command = CreateTopics(topics=[topic], seed=self._chance.getrandbits(63))
+        (created,) = (await self._quorum.submit(command)).topics
+        if created.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise KafkaError(ErrorCode.of(created.error_code), f"topic {name!r}: {created.error_message}")
+
+
+class StateTransactions:
+    """The transactions of one share partition under its transactional id."""
+
+    def __init__(
+        self,
+        key: ShareKey,
+        quorum: Quorum,
+        appends: Appends,
+        persister: TransactionalPersister,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._key, self._quorum, self._appends, self._persister = key, quorum, appends, persister
+        self._wall_ms = wall_ms
+        self._name = f"{LETTERS_PREFIX}{key.topic_id.hex()}-{key.partition}-{key.group_id}"
+        # Producer of the next transaction; None if the last one has to be aborted first.
+        self._writer: StateWriter | None = None
+
+    async def settle(self) -> None:
+        """Abort a transaction of the transactional id that is open. Raises KafkaError, CONCURRENT_TRANSACTIONS while
+        its markers are written."""
+        self._writer = await self._initialized()
+
+    async def commit(self, topic: LetterTopic, letters: Sequence[NewRecord], change: StateChange) -> None:
+        """Write letters, and change the durable state, in one transaction.
+
+        Raises KafkaError if the transaction is not committed, and never will be. Raises OutcomeUnknown.
+        """
+        writer, self._writer = self._writer or await self._initialized(), None
+        records = encoded(letters, writer.producer_id, writer.producer_epoch)
+        await self._appends.append(topic.topic_id, topic.partition, records, writer)
+        await self._persister.write_in_transaction(*self._key, **change._asdict(), writer=writer)
+        ended = await self._committed(writer)
+        self._writer = StateWriter(self._name, ended.producer_id, ended.producer_epoch)
+
+    async def _initialized(self) -> StateWriter:
+        command = InitTransactionalId(
+            transactional_id=self._name, timeout_ms=TIMEOUT_MS, origin=ClientOrigin(now_ms=self._wall_ms())
+        )
+        found = await self._quorum.submit(command)
+        return StateWriter(self._name, found.producer_id, found.producer_epoch)
+
+    async def _committed(self, writer: StateWriter) -> EndTransactionResult:
+        """Commit the transaction; ask until the quorum answers. A repeated command has the outcome of the first."""
+        command = EndTransaction(
+            transactional_id=writer.transactional_id,
+            producer_id=writer.producer_id,
+            producer_epoch=writer.producer_epoch,
+            commits=True,
+            bumps_epoch=True,
+            origin=ClientOrigin(now_ms=self._wall_ms()),
+        )
+        while True:
+            try:
+                return await self._quorum.submit(command)
+            except CommandRefused as error:
+                raise OutcomeUnknown(f"{error.code.name} {error.message}") from error
+            except KafkaError:
+                await asyncio.sleep(_RETRY_S)
