@@ -166,7 +166,7 @@ class BrokerParts:
                 config.node_id, self.replicas, self.transaction_gate, self.share_states.peers, self.image
             ),
             self._topic_settings,
-            chance,
+            creator,
         )
         self.replicas.listen(
             Leaderships(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping
 
 from ...protocol.features import SHARE, SHARE_WITH_DEAD_LETTERS, finalized
 from ...protocol.messages.config_commands import ResourceType
 from ..broker_settings import BrokerSettings
+from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..fetching.cold_reads import ColdReads
@@ -39,7 +39,7 @@ class ShareParts:
         persister: StatePersister,
         appends: Appends,
         topic_settings: TopicSettingsView,
-        chance: random.Random,
+        creator: TopicCreator,
     ) -> None:
         """`cold_reads` sends the answers with records. `persister` reads and writes the durable states. `appends`
         writes dead letters."""
@@ -55,7 +55,7 @@ class ShareParts:
             appends,
             persister,
             wall_ms,
-            chance,
+            creator.create_with,
         )
         group_settings = ShareGroupSettings(
             settings.number, own_settings, lambda: self._share_version() >= SHARE_WITH_DEAD_LETTERS

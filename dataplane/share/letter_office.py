@@ -7,8 +7,7 @@ leader has left open under it.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -16,7 +15,6 @@ from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.command import CommandRefused
 from ...protocol.messages.config_commands import ResourceType
-from ...protocol.messages.topic_commands import CreateTopics, NewTopic, NewTopicConfig
 from ...protocol.messages.transaction_commands import (
     ClientOrigin,
     EndTransaction,
@@ -86,12 +84,12 @@ class TopicsForLetters:
         appends: Appends,
         persister: TransactionalPersister,
         wall_ms: Callable[[], int],
-        chance: random.Random,
+        create_topic: Callable[[str, Mapping[str, str]], Awaitable[None]],
     ) -> None:
-        """`rules` returns the settings in force, and `bytes_max` the maximum size of a batch in a topic. `chance` draws
-        the places of new topics."""
+        """`rules` returns the settings in force, and `bytes_max` the maximum size of a batch in a topic. `create_topic`
+        creates a topic with settings."""
         self._quorum, self._rules, self._bytes_max, self._appends = quorum, rules, bytes_max, appends
-        self._persister, self._wall_ms, self._chance = persister, wall_ms, chance
+        self._persister, self._wall_ms, self._create_topic = persister, wall_ms, create_topic
 
     def transactions(self, key: ShareKey) -> LetterTransactions:
         """Return the transactions of a share partition."""
@@ -132,14 +130,7 @@ class TopicsForLetters:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic {name!r} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false",
             )
-        configs = {_PERMISSION: "true", "message.timestamp.type": "CreateTime"}
-        topic = NewTopic(
-            name=name, configs=[NewTopicConfig(name=key, value=value) for key, value in configs.items()]
-        )
-        command = CreateTopics(topics=[topic], seed=self._chance.getrandbits(63))
-        (created,) = (await self._quorum.submit(command)).topics
-        if created.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise KafkaError(ErrorCode.of(created.error_code), f"topic {name!r}: {created.error_message}")
+        await self._create_topic(name, {_PERMISSION: "true", "message.timestamp.type": "CreateTime"})
 
 
 class StateTransactions:
