@@ -140,6 +140,9 @@ class BrokerParts:
             },
         )
         self.transaction_gate = TransactionGate(self.replicas, self.transactions.pending_writes)
+        self.broker_appends = BrokerAppends(
+            config.node_id, self.replicas, self.transaction_gate, self.share_states.peers, self.image
+        )
         self.mirroring = MirrorParts(
             config,
             self.session,
@@ -162,9 +165,7 @@ class BrokerParts:
             self.replicas,
             self.records.fetches.cold_reads,
             self.share_states.persister,
-            BrokerAppends(
-                config.node_id, self.replicas, self.transaction_gate, self.share_states.peers, self.image
-            ),
+            self.broker_appends,
             self._topic_settings,
             creator,
         )

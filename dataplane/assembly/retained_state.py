@@ -228,6 +228,7 @@ RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
         "DeleteShareGroupOffsets": _NOTHING,
         "ListConfigResources": _NOTHING,
         "DescribeTopicPartitions": _NOTHING,
+        "WriteDeadLetters": (RECORDS,),
         "ShareFetch": (SHARE_SESSIONS,),
         "ShareAcknowledge": _NOTHING,
         "AuthenticateNode": _NOTHING,

@@ -11,6 +11,7 @@ from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..fetching.cold_reads import ColdReads
+from ..handlers.dead_letters import DeadLetterHandlers
 from ..handlers.share_acknowledge import ShareAcknowledgeHandlers
 from ..handlers.share_fetch import ShareFetchHandlers
 from ..quorum.session import QuorumSession
@@ -21,8 +22,9 @@ from ..share.leader.group_settings import ShareGroupSettings
 from ..share.leader.metrics import SharePartitionMetrics
 from ..share.leader.share_partitions import SharePartitions
 from ..share.leader.share_sessions import ShareSessions
-from ..share.letter_office import Appends, LetterRules, TopicsForLetters
+from ..share.letter_office import LetterRules, TopicsForLetters
 from ..share.persister import StatePersister
+from ..transactions.broker_appends import BrokerAppends
 
 
 class ShareParts:
@@ -37,13 +39,13 @@ class ShareParts:
         replicas: Replicas,
         cold_reads: ColdReads,
         persister: StatePersister,
-        appends: Appends,
+        appends: BrokerAppends,
         topic_settings: TopicSettingsView,
         creator: TopicCreator,
     ) -> None:
         """`cold_reads` sends the answers with records. `persister` reads and writes the durable states. `appends`
         writes dead letters."""
-        self._session = session
+        self._session, self._appends = session, appends
 
         def own_settings(group_id: str) -> Mapping[str, str]:
             return session.image.configs.get((ResourceType.GROUP, group_id), {})
@@ -81,6 +83,7 @@ class ShareParts:
         """Yield the handlers of requests that take and acknowledge records."""
         yield self._fetches
         yield self._acknowledges
+        yield DeadLetterHandlers(self._appends, lambda: self._session.image)
 
     def _share_version(self) -> int:
         return finalized(self._session.image.features).get(SHARE, 0)

@@ -112,11 +112,7 @@ class TopicsForLetters:
         topic = self._image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
-        settings = self._image.configs.get((ResourceType.TOPIC, name), {})
-        if settings.get(_PERMISSION, "false").lower() != "true":
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"topic {name!r} needs the setting {_PERMISSION}=true"
-            )
+        check_allows_letters(self._image, name)
         bytes_max = min(self._bytes_max(name), _BATCH_BYTES_MAX)
         return LetterTopic(name, topic.id, partition % len(topic.partitions), bytes_max)
 
@@ -131,6 +127,13 @@ class TopicsForLetters:
                 f"topic {name!r} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false",
             )
         await self._create_topic(name, {_PERMISSION: "true", "message.timestamp.type": "CreateTime"})
+
+
+def check_allows_letters(image: ClusterImage, topic: str) -> None:
+    """Raise KafkaError POLICY_VIOLATION unless share groups may write dead letters into the topic."""
+    settings = image.configs.get((ResourceType.TOPIC, topic), {})
+    if settings.get(_PERMISSION, "false").lower() != "true":
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"topic {topic!r} needs the setting {_PERMISSION}=true")
 
 
 class StateTransactions:

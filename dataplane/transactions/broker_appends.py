@@ -1,4 +1,4 @@
-"""Record batches that a broker itself writes in a transaction, to partitions that any broker leads."""
+"""Dead letters that a broker writes in a transaction, to partitions that any broker leads."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from typing import Final
 
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from ...protocol.messages.dead_letters import WriteDeadLettersRequest, WriteDeadLettersResponse
 from ..peers.requests import PeerLost, PeerRequests
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..share.state.stored_state import StateWriter
 from .transaction_gate import TransactionGate
 
-_PRODUCE_VERSION: Final = 13
-TIMEOUT_MS: Final = 10_000
+TIMEOUT_S: Final = 20.0
 """Time within which a batch has to be replicated."""
 
 
 class BrokerAppends:
-    """Transactional batches of this broker: appended here by a call, and at other leaders by Produce."""
+    """Transactional batches of dead letters: appended here by a call, and at other leaders by a request."""
 
     def __init__(
         self,
@@ -46,14 +40,14 @@ class BrokerAppends:
         """
         leader = self._leader(topic_id, partition)
         try:
-            async with asyncio.timeout(2 * TIMEOUT_MS / 1000):
+            async with asyncio.timeout(TIMEOUT_S):
                 if leader == self._node_id:
-                    await self._append_here(topic_id, partition, records, writer)
+                    await self.append_here(topic_id, partition, records, writer)
                 else:
                     await self._append_there(leader, topic_id, partition, records, writer)
         except TimeoutError:
             raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"broker {leader} does not answer a Produce"
+                ErrorCode.REQUEST_TIMED_OUT, f"broker {leader} has not appended dead letters in time"
             ) from None
 
     def _leader(self, topic_id: bytes, partition: int) -> int:
@@ -65,9 +59,9 @@ class BrokerAppends:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic.name}-{partition} has no leader")
         return state.leader
 
-    async def _append_here(
-        self, topic_id: bytes, partition: int, records: bytes, writer: StateWriter
-    ) -> None:
+    async def append_here(self, topic_id: bytes, partition: int, records: bytes, writer: StateWriter) -> None:
+        """Append one batch to a partition that this broker leads. Return once it is below the high watermark. Raises
+        KafkaError."""
         replica = self._replicas.get_by_id(topic_id, partition)
         replicated: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
@@ -89,18 +83,18 @@ class BrokerAppends:
     async def _append_there(
         self, leader: int, topic_id: bytes, partition: int, records: bytes, writer: StateWriter
     ) -> None:
-        data = PartitionProduceData(index=partition, records=records)
-        request = ProduceRequest(
+        request = WriteDeadLettersRequest(
             transactional_id=writer.transactional_id,
-            acks=-1,
-            timeout_ms=TIMEOUT_MS,
-            topic_data=[TopicProduceData(topic_id=topic_id, partition_data=[data])],
+            producer_id=writer.producer_id,
+            producer_epoch=writer.producer_epoch,
+            topic_id=topic_id,
+            partition=partition,
+            records=records,
         )
         try:
-            response: ProduceResponse = await self._peers.ask(leader, request, _PRODUCE_VERSION)
+            answer: WriteDeadLettersResponse = await self._peers.ask(leader, request, 0)
         except PeerLost as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
-        answer = response.responses[0].partition_responses[0]
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(
                 ErrorCode.of(answer.error_code), answer.error_message or f"broker {leader} refuses"

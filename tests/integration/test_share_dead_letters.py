@@ -18,9 +18,15 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.dead_letters import WriteDeadLettersRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.producers import InitProducerIdRequest
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.conftest import create
 from tests.integration.test_share_consumers import consumer, from_the_beginning, poll, produce
+from tests.integration.test_share_states import PlayedBroker
+from tests.raw_peer import Peer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -168,6 +174,31 @@ def test_records_wait_while_the_topic_is_below_its_min_isr(
     assert letters_of(cluster, letters) == []
     victim.restart()
     wait_for_letters(cluster, letters, values)
+
+
+def test_only_brokers_write_letters_and_only_where_a_topic_allows_them(
+    cluster: RunningCluster, admin: AdminClient
+) -> None:
+    closed = topic_for_letters(cluster, admin, errors__deadletterqueue__group__enable="false")
+    asked = Peer(cluster.brokers[0].port)
+    topic = asked.ask(MetadataRequest(topics=[MetadataRequestTopic(name=closed)]), 12).topics[0]
+    request = WriteDeadLettersRequest(
+        transactional_id="__share_dead_letters-x",
+        producer_id=1,
+        producer_epoch=0,
+        topic_id=topic.topic_id,
+        partition=0,
+        records=b"",
+    )
+    assert asked.ask(request, 0).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    reserved = InitProducerIdRequest(transactional_id="__share_dead_letters-x", transaction_timeout_ms=1_000)
+    assert asked.ask(reserved, 4).error_code == ErrorCode.INVALID_REQUEST
+    asked.close()
+    played = PlayedBroker(cluster)
+    refused = played.ask(topic.partitions[0].leader_id, request, 0)
+    played.close()
+    assert refused.error_code == ErrorCode.POLICY_VIOLATION
+    assert "errors.deadletterqueue.group.enable=true" in refused.error_message
 
 
 @pytest.mark.parametrize("victim", ["leader of the records", "leader of the letters", "leader of the states"])

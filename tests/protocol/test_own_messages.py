@@ -25,6 +25,7 @@ from ottla.protocol.messages.cuts import (
     ListCutOffsetsRequest,
     ListCutOffsetsResponse,
 )
+from ottla.protocol.messages.dead_letters import WriteDeadLettersRequest, WriteDeadLettersResponse
 from ottla.protocol.messages.failback import (
     DescribedLineage,
     DescribeLineagesRequest,
@@ -111,6 +112,15 @@ MESSAGES = [
     AbortTransactionResponse(error_code=105, error_message="nobody uses it"),
     DeleteTransactionalIdRequest(transactional_id="copy"),
     DeleteTransactionalIdResponse(error_code=51, error_message="transaction 3 is open"),
+    WriteDeadLettersRequest(
+        transactional_id="copy",
+        producer_id=7000,
+        producer_epoch=3,
+        topic_id=b"t" * 16,
+        partition=2,
+        records=b"a batch",
+    ),
+    WriteDeadLettersResponse(error_code=44, error_message="the topic allows no letters"),
     AuthenticateNodeRequest(auth_bytes=b"a claim"),
     AuthenticateNodeResponse(auth_bytes=b"a nonce"),
     CreateMirrorRequest(
