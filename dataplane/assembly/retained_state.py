@@ -229,6 +229,7 @@ RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
         "ListConfigResources": _NOTHING,
         "DescribeTopicPartitions": _NOTHING,
         "WriteDeadLetters": (RECORDS,),
+        "TxnShareAcknowledge": (SHARE_STATES, TRANSACTIONS),
         "ShareFetch": (SHARE_SESSIONS,),
         "ShareAcknowledge": _NOTHING,
         "AuthenticateNode": _NOTHING,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
+from ...protocol.cluster.transaction_table import Phase
 from ...protocol.features import SHARE, SHARE_WITH_DEAD_LETTERS, finalized
 from ...protocol.messages.config_commands import ResourceType
 from ..broker_settings import BrokerSettings
@@ -14,6 +16,7 @@ from ..fetching.cold_reads import ColdReads
 from ..handlers.dead_letters import DeadLetterHandlers
 from ..handlers.share_acknowledge import ShareAcknowledgeHandlers
 from ..handlers.share_fetch import ShareFetchHandlers
+from ..handlers.txn_share_acknowledge import TxnShareAcknowledgeHandlers
 from ..quorum.session import QuorumSession
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
@@ -24,7 +27,11 @@ from ..share.leader.share_partitions import SharePartitions
 from ..share.leader.share_sessions import ShareSessions
 from ..share.letter_office import LetterRules, TopicsForLetters
 from ..share.persister import StatePersister
+from ..share.transaction_writer import TransactionWriter
 from ..transactions.broker_appends import BrokerAppends
+
+_ANSWER_TIMEOUT_S: Final = 5.0
+"""Time within which the quorum has to answer a question about a transaction."""
 
 
 class ShareParts:
@@ -62,7 +69,9 @@ class ShareParts:
         group_settings = ShareGroupSettings(
             settings.number, own_settings, lambda: self._share_version() >= SHARE_WITH_DEAD_LETTERS
         )
-        self.partitions = SharePartitions(replicas, persister, group_settings, office, wall_ms)
+        self.partitions = SharePartitions(
+            replicas, persister, group_settings, office, self._has_ended, wall_ms
+        )
         sessions = ShareSessions(self.partitions, lambda: settings.number("group.share.max.share.sessions"))
         self._fetches = ShareFetchHandlers(
             self.partitions,
@@ -77,13 +86,29 @@ class ShareParts:
         self._acknowledges = ShareAcknowledgeHandlers(
             self.partitions, sessions, lambda: session.image, self._share_version
         )
+        self._transactional_acknowledges = TxnShareAcknowledgeHandlers(
+            self.partitions, sessions, lambda: session.image, self._share_version
+        )
         self.metrics = SharePartitionMetrics(self.partitions, sessions, lambda: self._fetches.waiting_count)
 
     def handlers(self) -> Iterator[object]:
         """Yield the handlers of requests that take and acknowledge records."""
         yield self._fetches
         yield self._acknowledges
+        yield self._transactional_acknowledges
         yield DeadLetterHandlers(self._appends, lambda: self._session.image)
+
+    async def _has_ended(self, writer: TransactionWriter) -> bool:
+        """Ask the quorum whether a producer's transaction is over, with all its markers."""
+        name = writer.transactional_id
+        found = await self._session.transactions.describe([name], _ANSWER_TIMEOUT_S)
+        if found is None:
+            return False
+        told = found.get(name)
+        if told is None or Phase(told.phase).is_over:
+            return True
+        producer = told.producer_id, told.producer_epoch
+        return not Phase(told.phase).is_decided and producer != (writer.producer_id, writer.producer_epoch)
 
     def _share_version(self) -> int:
         return finalized(self._session.image.features).get(SHARE, 0)

@@ -17,7 +17,7 @@ from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 from ..share.feature import check_share_level
 from ..share.letter_office import check_allows_letters
-from ..share.state.stored_state import StateWriter
+from ..share.transaction_writer import TransactionWriter
 from ..transactions.broker_appends import BrokerAppends
 
 
@@ -42,13 +42,13 @@ class DeadLetterHandlers:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "the transactional id belongs to no share-partition's dead letters"
             )
-        writer = StateWriter(message.transactional_id, message.producer_id, message.producer_epoch)
+        writer = TransactionWriter(message.transactional_id, message.producer_id, message.producer_epoch)
         _check_batch(message.records, writer)
         await self._appends.append_here(message.topic_id, message.partition, message.records, writer)
         return WriteDeadLettersResponse()
 
 
-def _check_batch(records: bytes, writer: StateWriter) -> None:
+def _check_batch(records: bytes, writer: TransactionWriter) -> None:
     """Raise KafkaError INVALID_REQUEST unless the bytes are one batch of the writer's transaction."""
     if len(records) >= HEADER_SIZE:
         header = parse_header(records)

@@ -27,8 +27,8 @@ from ...protocol.settings.transactional_ids import LETTERS_PREFIX
 from ..quorum.access import Quorum
 from .leader.dependencies import LetterTopic, LetterTransactions, OutcomeUnknown, ShareKey, StateChange
 from .leader.letters import encoded
-from .state.stored_state import StateWriter
 from .states import StateBatch
+from .transaction_writer import TransactionWriter
 
 TIMEOUT_MS: Final = 30_000
 """Time after which the quorum aborts a transaction of letters whose leader is gone."""
@@ -49,7 +49,7 @@ class TransactionalPersister(Protocol):
         state_epoch: int,
         leader_epoch: int,
         batches: Sequence[StateBatch],
-        writer: StateWriter,
+        writer: TransactionWriter,
     ) -> None:
         """Store states that change once the writer's transaction commits. Raises KafkaError."""
         ...
@@ -58,7 +58,9 @@ class TransactionalPersister(Protocol):
 class Appends(Protocol):
     """The appends of this broker to partitions that any broker leads."""
 
-    async def append(self, topic_id: bytes, partition: int, records: bytes, writer: StateWriter) -> None:
+    async def append(
+        self, topic_id: bytes, partition: int, records: bytes, writer: TransactionWriter
+    ) -> None:
         """Append one batch in the writer's transaction, and wait until it is replicated. Raises KafkaError."""
         ...
 
@@ -151,7 +153,7 @@ class StateTransactions:
         self._wall_ms = wall_ms
         self._name = f"{LETTERS_PREFIX}{key.topic_id.hex()}-{key.partition}-{key.group_id}"
         # Producer of the next transaction; None if the last one has to be aborted first.
-        self._writer: StateWriter | None = None
+        self._writer: TransactionWriter | None = None
 
     async def settle(self) -> None:
         """Abort a transaction of the transactional id that is open. Raises KafkaError, CONCURRENT_TRANSACTIONS while
@@ -168,16 +170,16 @@ class StateTransactions:
         await self._appends.append(topic.topic_id, topic.partition, records, writer)
         await self._persister.write_in_transaction(*self._key, **change._asdict(), writer=writer)
         ended = await self._committed(writer)
-        self._writer = StateWriter(self._name, ended.producer_id, ended.producer_epoch)
+        self._writer = TransactionWriter(self._name, ended.producer_id, ended.producer_epoch)
 
-    async def _initialized(self) -> StateWriter:
+    async def _initialized(self) -> TransactionWriter:
         command = InitTransactionalId(
             transactional_id=self._name, timeout_ms=TIMEOUT_MS, origin=ClientOrigin(now_ms=self._wall_ms())
         )
         found = await self._quorum.submit(command)
-        return StateWriter(self._name, found.producer_id, found.producer_epoch)
+        return TransactionWriter(self._name, found.producer_id, found.producer_epoch)
 
-    async def _committed(self, writer: StateWriter) -> EndTransactionResult:
+    async def _committed(self, writer: TransactionWriter) -> EndTransactionResult:
         """Commit the transaction; ask until the quorum answers. A repeated command has the outcome of the first."""
         command = EndTransaction(
             transactional_id=writer.transactional_id,

@@ -31,12 +31,12 @@ from .state.stored_state import (
     Delete,
     Initialize,
     Read,
-    StateWriter,
     StoredShareState,
     Summarize,
     Write,
 )
 from .states import StateBatch
+from .transaction_writer import TransactionWriter
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class StatePersister:
         state_epoch: int,
         leader_epoch: int,
         batches: Sequence[StateBatch],
-        writer: StateWriter,
+        writer: TransactionWriter,
     ) -> None:
         """Store states of offsets that change once the writer's transaction commits.
 

@@ -12,7 +12,7 @@ from ...protocol.messages.dead_letters import WriteDeadLettersRequest, WriteDead
 from ..peers.requests import PeerLost, PeerRequests
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..share.state.stored_state import StateWriter
+from ..share.transaction_writer import TransactionWriter
 from .transaction_gate import TransactionGate
 
 TIMEOUT_S: Final = 20.0
@@ -33,7 +33,9 @@ class BrokerAppends:
         self._node_id, self._replicas, self._gate, self._peers = node_id, replicas, gate, peers
         self._image = image
 
-    async def append(self, topic_id: bytes, partition: int, records: bytes, writer: StateWriter) -> None:
+    async def append(
+        self, topic_id: bytes, partition: int, records: bytes, writer: TransactionWriter
+    ) -> None:
         """Append one batch with acks=all, in the writer's transaction. Return once it is below the high watermark.
 
         Raises KafkaError. After an error the transaction must be aborted: the batch may be part of it.
@@ -59,7 +61,9 @@ class BrokerAppends:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic.name}-{partition} has no leader")
         return state.leader
 
-    async def append_here(self, topic_id: bytes, partition: int, records: bytes, writer: StateWriter) -> None:
+    async def append_here(
+        self, topic_id: bytes, partition: int, records: bytes, writer: TransactionWriter
+    ) -> None:
         """Append one batch to a partition that this broker leads. Return once it is below the high watermark. Raises
         KafkaError."""
         replica = self._replicas.get_by_id(topic_id, partition)
@@ -81,7 +85,7 @@ class BrokerAppends:
             raise KafkaError(outcome, f"the batch for {replica!r} may not be replicated")
 
     async def _append_there(
-        self, leader: int, topic_id: bytes, partition: int, records: bytes, writer: StateWriter
+        self, leader: int, topic_id: bytes, partition: int, records: bytes, writer: TransactionWriter
     ) -> None:
         request = WriteDeadLettersRequest(
             transactional_id=writer.transactional_id,

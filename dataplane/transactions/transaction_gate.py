@@ -10,7 +10,7 @@ from ..coordinated_log.log import COORDINATOR_ERRORS
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..share.state.coordinator import Released
-from ..share.state.stored_state import StateWriter
+from ..share.transaction_writer import TransactionWriter
 from .pending_writes import Adding, PendingTransactionWrites
 
 
@@ -21,7 +21,7 @@ class TransactionGate:
     def __init__(self, replicas: Replicas, pending_writes: PendingTransactionWrites) -> None:
         self._replicas, self._pending_writes = replicas, pending_writes
 
-    def admit(self, replica: Partition, writer: StateWriter, released: Released) -> None:
+    def admit(self, replica: Partition, writer: TransactionWriter, released: Released) -> None:
         """Call `released` in a turn of the event loop in which the transaction is open in the partition, or with the
         error."""
         name, producer_id, epoch = writer
@@ -38,7 +38,7 @@ class TransactionGate:
         self._pending_writes.wait(replica, producer_id, epoch, Adding(name), waited)
 
     def _waited(
-        self, replica: Partition, writer: StateWriter, released: Released, error: KafkaError | None
+        self, replica: Partition, writer: TransactionWriter, released: Released, error: KafkaError | None
     ) -> None:
         try:
             if error is not None:
@@ -58,7 +58,7 @@ class ShareStateGate:
     def __init__(self, replicas: Replicas, gate: TransactionGate) -> None:
         self._replicas, self._gate = replicas, gate
 
-    def admit(self, partition: int, writer: StateWriter, released: Released) -> None:
+    def admit(self, partition: int, writer: TransactionWriter, released: Released) -> None:
         """Call `released` in a turn of the event loop in which the transaction is open in the partition, or with the
         error, as clients of a coordinator get it."""
 

@@ -62,6 +62,15 @@ class InitializeShareGroupStateRequest(Request[InitializeShareGroupStateResponse
 
 
 @data()
+class PendingState(Message):
+    """States of offsets that count once a transaction commits."""
+
+    producer_id: int = int64(about="Producer id in the transaction.")
+    producer_epoch: int = int16(about="Producer epoch in the transaction.")
+    state_batches: list[StateBatch] = array(StateBatch, about="States of the offsets after a commit.")
+
+
+@data()
 class ReadState(Message):
     """The state of a share-partition, or an error."""
 
@@ -75,6 +84,11 @@ class ReadState(Message):
         about="First offset whose delivery is not complete; -1 if the leader has to choose it."
     )
     state_batches: list[StateBatch] = array(StateBatch, about="States of offsets from the start offset on.")
+    pending: list[PendingState] = array(
+        PendingState,
+        tag=10000,
+        about="Not in Kafka: states that count once their transactions commit, which have not ended.",
+    )
 
 
 @data()

@@ -48,7 +48,7 @@ class LedShare(Protocol):
     @property
     def failure(self) -> KafkaError | None: ...
 
-    def ended_without_letters(self, transition: Transition) -> asyncio.Future[None]:
+    def written(self, transition: Transition) -> asyncio.Future[None]:
         """Write a transition as other changes; the result is set once it is durable, or has failed."""
 
     def letters_written(self) -> None:
@@ -154,7 +154,7 @@ class DeadLetters:
         settings = self._services.settings(led.key.group_id)
         if not settings.letter_topic:
             spans = [(records.first, records.last) for records in dead]
-            await led.ended_without_letters(share.dead_letter_written(spans))
+            await led.written(share.dead_letter_written(spans))
             return
         topic = await self._services.office.topic(settings.letter_topic, led.key.partition)
         form = LetterForm(
@@ -164,7 +164,7 @@ class DeadLetters:
         batch = form.batch(dead, source)
         transition = share.dead_letter_written(batch.spans)
         if not batch.letters or not transition.batches:
-            await led.ended_without_letters(transition)
+            await led.written(transition)
             return
         try:
             change = StateChange(led.state_epoch, led.leader_epoch, transition.batches)

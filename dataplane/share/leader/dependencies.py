@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.records.record import NewRecord
 from ..states import StateBatch
+from ..transaction_writer import TransactionWriter
 
 NO_START_OFFSET = -1
 """Start offset of a share partition that has no durable state yet. In a write: the start offset stays."""
@@ -18,6 +20,26 @@ class ShareKey(NamedTuple):
     group_id: str
     topic_id: bytes
     partition: int
+
+
+FENCED: Final = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors of a durable state that is newer than the state in memory."""
+
+
+def fenced(error: KafkaError) -> KafkaError:
+    """Return the error for clients of a share partition whose durable state is newer: they ask for the leader."""
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+
+
+class StoredPending(Protocol):
+    """Durable states that count once a producer's transaction commits."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def batches(self) -> Sequence[StateBatch]: ...
 
 
 class StoredState(Protocol):
@@ -35,6 +57,10 @@ class StoredState(Protocol):
     def batches(self) -> Sequence[StateBatch]:
         """States of the offsets from the start offset on. Offsets without a batch are as before their first
         delivery."""
+
+    @property
+    def pending(self) -> Sequence[StoredPending]:
+        """Changes in transactions that have not ended."""
 
 
 class Persister(Protocol):
@@ -60,6 +86,20 @@ class Persister(Protocol):
 
         Raises KafkaError. Only FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH say that nothing was written.
         """
+        ...
+
+    async def write_in_transaction(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        batches: Sequence[StateBatch],
+        writer: TransactionWriter,
+    ) -> None:
+        """Store states that change once the writer's transaction commits. Raises KafkaError."""
         ...
 
 

@@ -19,12 +19,14 @@ from ..acquisition import AcquiredRange
 from ..limits import AcquireMode
 from ..partition import SharePartition
 from ..states import AcknowledgeType, DurableState, StateBatch
+from ..transaction_writer import TransactionWriter
 from ..transitions import Transition
 from .batches import BatchWalk, ColdRecords
 from .cold_headers import read_ahead
 from .dead_letters import DeadLetters, LetterServices
-from .dependencies import Persister, ShareKey
+from .dependencies import FENCED, Persister, ShareKey, StoredPending, fenced
 from .group_settings import GroupSettings
+from .transactional_acks import TransactionalAcks, TransactionServices
 from .write_queue import PendingChange, WriteQueue, Written
 
 if TYPE_CHECKING:
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FENCED = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors of a durable state that is newer than the state in memory."""
 SHARE_PARTITION_BYTES = 4_000
 """Approximate memory of a share partition without its window."""
 RUN_BYTES = 200
@@ -64,6 +64,7 @@ class Services(NamedTuple):
     monotonic_ms: Callable[[], int]
     counters: ShareCounters
     letters: LetterServices
+    transactions: TransactionServices
     doubted: Callable[[Partition, int, int], None]
     """Check a replica for damage at an offset, in this number of bytes."""
     is_over: Callable[[LedPartition, KafkaError | None], None]
@@ -100,8 +101,8 @@ class LedPartition:
 
     __slots__ = (
         "_backoff_ms", "_claim", "_is_due", "_is_full", "_is_warm", "_loop", "_retry_at_ms", "_services", "_share",
-        "_timer", "_timer_at_ms", "_waiting", "_warming", "_writes", "failure", "key", "leader_epoch", "letters",
-        "replica", "state_epoch", "users",
+        "_timer", "_timer_at_ms", "_transactions", "_waiting", "_warming", "_writes", "failure", "key", "leader_epoch",
+        "letters", "replica", "state_epoch", "users",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +127,7 @@ class LedPartition:
         self._loop = asyncio.get_running_loop()
         self._writes = WriteQueue(self, self._write, self._written)
         self.letters = DeadLetters(self, services.letters)
+        self._transactions = TransactionalAcks(self, services.transactions)
         self._waiting: dict[WaitingShareFetch, None] = {}
         self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -156,12 +158,14 @@ class LedPartition:
             and not self._waiting
             and self._writes.is_empty
             and self.letters.is_idle
+            and self._transactions.is_idle
             and (share is None or not share.acquired_count)
         )
 
-    def loaded(self, share: SharePartition, state_epoch: int) -> None:
-        """Begin to serve, from a durable state."""
+    def loaded(self, share: SharePartition, state_epoch: int, pending: Sequence[StoredPending]) -> None:
+        """Begin to serve, from a durable state. `pending` are its changes in transactions that have not ended."""
         self._share, self.state_epoch = share, state_epoch
+        self._transactions.restore(pending)
         self._moved()
 
     def end(self, failure: KafkaError) -> None:
@@ -173,6 +177,7 @@ class LedPartition:
         if self._warming is not None:
             self._warming.cancel()
         self.letters.close()
+        self._transactions.close()
         self._writes.fail(failure)
         waiting, self._waiting = self._waiting, {}
         for fetch in waiting:
@@ -185,6 +190,7 @@ class LedPartition:
         self.replica.readers.discard(self)
         self._writes.cancel()
         self.letters.close()
+        self._transactions.close()
         if self._warming is not None:
             self._warming.cancel()
 
@@ -482,10 +488,21 @@ class LedPartition:
     def _retained_bytes(self, share: SharePartition) -> int:
         return SHARE_PARTITION_BYTES + RUN_BYTES * share.run_count
 
-    # ------------------------------------------------------------ dead letters
+    # ------------------------------------------------------------ transactions and dead letters
 
-    def ended_without_letters(self, transition: Transition) -> asyncio.Future[None]:
-        """Write the end of records that need no letters. The result is set once it is durable, or has failed."""
+    def acknowledge_in_transaction(
+        self, member_id: str, ranges: Sequence[AcknowledgedRange], writer: TransactionWriter, done: Written
+    ) -> None:
+        """Acknowledge records in a producer's transaction. `done` is called once they are part of it, or with an error.
+
+        Raises KafkaError, and changes nothing: NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, INVALID_RECORD_STATE.
+        """
+        share = self._served()
+        share.limits = self._services.settings(self.key.group_id).limits
+        self._transactions.acknowledge(member_id, ranges, writer, partial(self._acknowledged, ranges, done))
+
+    def written(self, transition: Transition) -> asyncio.Future[None]:
+        """Write a transition. The result is set once it is durable, or has failed."""
         written: asyncio.Future[None] = self._loop.create_future()
 
         def done(error: KafkaError | None) -> None:
@@ -557,11 +574,6 @@ class LedPartition:
         # The locks end again after a pause.
         self._retry_at_ms = self._services.monotonic_ms() + self._backoff_ms
         self._backoff_ms = min(2 * self._backoff_ms, _BACKOFF_MAX_MS)
-
-
-def fenced(error: KafkaError) -> KafkaError:
-    """Return the error for clients of a share partition whose durable state is newer: they ask for the leader."""
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
 
 
 def _complete_after(share: SharePartition, start_offset: int, batches: Sequence[StateBatch]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -16,12 +16,14 @@ from ...runtime.retained_bytes import RetainedBytes
 from ...server.handler import as_kafka_error
 from ..acknowledgements import AcknowledgedRange
 from ..partition import SharePartition
+from ..transaction_writer import TransactionWriter
 from .counters import ShareCounters
 from .dead_letters import LetterServices
-from .dependencies import LetterOffice, Persister, ShareKey
+from .dependencies import FENCED, LetterOffice, Persister, ShareKey, fenced
 from .group_settings import ShareGroupSettings
-from .led_partition import FENCED, SHARE_PARTITION_BYTES, LedPartition, Services, fenced
+from .led_partition import SHARE_PARTITION_BYTES, LedPartition, Services
 from .start_offsets import first_offset
+from .transactional_acks import TransactionServices
 from .write_queue import Written
 
 if TYPE_CHECKING:
@@ -67,9 +69,11 @@ class SharePartitions:
         persister: Persister,
         settings: ShareGroupSettings,
         office: LetterOffice,
+        has_ended: Callable[[TransactionWriter], Awaitable[bool]],
         wall_ms: Callable[[], int],
         bytes_max: int = SHARE_BYTES_MAX,
     ) -> None:
+        """`has_ended` asks the quorum whether a transaction is over, with all its markers."""
         self.settings = settings
         self.counters = ShareCounters()
         self.budget = RetainedBytes(bytes_max)
@@ -82,6 +86,7 @@ class SharePartitions:
             replicas.monotonic_ms,
             self.counters,
             LetterServices(office, settings.get, self.counters, wall_ms),
+            TransactionServices(persister, has_ended),
             replicas.doubted,
             self._over,
         )
@@ -127,6 +132,22 @@ class SharePartitions:
         Raises KafkaError, and changes nothing: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
         if the group took no records of the partition, INVALID_REQUEST, INVALID_RECORD_STATE.
         """
+        self._taken(key).acknowledge(member_id, ranges, done, has_renewals=has_renewals)
+
+    def acknowledge_in_transaction(
+        self,
+        key: ShareKey,
+        member_id: str,
+        ranges: Sequence[AcknowledgedRange],
+        writer: TransactionWriter,
+        done: Written,
+    ) -> None:
+        """Apply acknowledgements of a member in a producer's transaction. `done` is called once they are part of it, or
+        with an error. Raises KafkaError as `acknowledge` does."""
+        self._taken(key).acknowledge_in_transaction(member_id, ranges, writer, done)
+
+    def _taken(self, key: ShareKey) -> LedPartition:
+        """Return a share partition of which the group has taken records. Raises KafkaError."""
         led = self._all.get(key)
         if led is None or led.share is None:
             replica = self._replicas.get_by_id(key.topic_id, key.partition)
@@ -135,7 +156,7 @@ class SharePartitions:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"Acknowledgement: share group {key.group_id} has taken no records of {replica!r}.",
             )
-        led.acknowledge(member_id, ranges, done, has_renewals=has_renewals)
+        return led
 
     def missing_bytes(self, keys: Iterable[ShareKey]) -> int:
         """Return the memory that the share partitions of these keys will take which are not loaded yet."""
@@ -178,9 +199,7 @@ class SharePartitions:
                     await self._read(led)
                     return
                 except KafkaError as error:
-                    if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                        await self._settle(led)
-                    elif error.code not in _TRANSIENT:
+                    if error.code not in _TRANSIENT:
                         raise
                     logger.info("%r: its state cannot be read yet: %s", led, error)
                 if led.is_idle:
@@ -227,7 +246,9 @@ class SharePartitions:
             )
         share = SharePartition.restore(settings.limits, start_offset, state.batches)
         if led.failure is None:
-            led.loaded(share, state.state_epoch)
+            led.loaded(share, state.state_epoch, state.pending)
+        if state.pending and settings.letter_topic:
+            await self._settle(led)
 
     # ------------------------------------------------------------ dropping
 

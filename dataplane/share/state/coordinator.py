@@ -17,9 +17,10 @@ from ...cluster.internal_topics import SHARE_STATE_TOPIC
 from ...coordinated_log.key_hash import partition_for
 from ...coordinated_log.led_shards import LedShards
 from ...runtime.periodic import PeriodicWork
+from ..transaction_writer import TransactionWriter
 from .settings import StateLimits
 from .shard import Outcome, StateLog, StateShard
-from .stored_state import Change, StateWriter, Write
+from .stored_state import Change, Write
 
 Released = Callable[[KafkaError | None], None]
 """A function that is called once: without an error a change may be appended to the log before anything else happens;
@@ -29,7 +30,7 @@ with an error it may not be appended."""
 class TransactionGate(Protocol):
     """The check whether a partition of `__share_group_state` is in a transaction."""
 
-    def admit(self, partition: int, writer: StateWriter, released: Released) -> None:
+    def admit(self, partition: int, writer: TransactionWriter, released: Released) -> None:
         """Call `released` in a turn of the event loop in which the transaction is open in the partition, or with the
         error. The partition is added to the writer's transaction."""
         ...
@@ -131,7 +132,7 @@ class ShareStateCoordinator:
         return [outcome for outcome in outcomes if outcome is not None]
 
     def _write_in_transaction(
-        self, key: SharePartition, write: Write, writer: StateWriter
+        self, key: SharePartition, write: Write, writer: TransactionWriter
     ) -> asyncio.Future[Outcome]:
         """Write a change once its transaction is open in the partition of the state. Raises KafkaError."""
         self._shard_for(key)

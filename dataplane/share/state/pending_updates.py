@@ -10,14 +10,14 @@ from collections import Counter
 from typing import NamedTuple
 
 from ....protocol.messages.find_coordinator import SharePartition
-from ..states import StateBatch
+from .stored_state import PendingState
 
 
 class PendingUpdate(NamedTuple):
     """A change in a transaction: the states of some offsets."""
 
     key: SharePartition
-    batches: tuple[StateBatch, ...]
+    state: PendingState
     position: int
     """Offset of its batch in the log."""
 
@@ -36,9 +36,17 @@ class PendingUpdates:
         """Return whether a transaction that has not ended changes this state."""
         return key in self._keys
 
-    def add(self, producer_id: int, update: PendingUpdate) -> None:
+    def of(self, key: SharePartition) -> tuple[PendingState, ...]:
+        """Return the changes of a state."""
+        if key not in self._keys:
+            return ()
+        return tuple(
+            update.state for updates in self._producers.values() for update in updates if update.key == key
+        )
+
+    def add(self, update: PendingUpdate) -> None:
         """Add a change that is in the log now."""
-        self._producers.setdefault(producer_id, []).append(update)
+        self._producers.setdefault(update.state.producer_id, []).append(update)
         self._keys[update.key] += 1
 
     def end(self, producer_id: int, end_offset: int) -> list[PendingUpdate]:

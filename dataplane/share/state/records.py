@@ -19,7 +19,7 @@ from ....protocol.messages.share_state_records import (
     ShareUpdateValue,
 )
 from ....protocol.records.record import Record, decode_records
-from ....protocol.records.record_batch import NO_PRODUCER_ID, walk_batches
+from ....protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader, walk_batches
 from ....protocol.wire.codec import MalformedMessage, decode, encode
 from ....protocol.wire.schema import Message
 from ...coordinated_log.batches import KeyValue, TransactionEnd, read_transaction_end
@@ -54,6 +54,7 @@ class StateUpdate:
     update: Update
     producer_id: int = NO_PRODUCER_ID
     """Producer in whose transaction the change was made, if it was made in one."""
+    producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 def snapshot_record(snapshot: StateSnapshot) -> KeyValue:
@@ -113,7 +114,7 @@ def read_records(data: memoryview) -> Iterator[tuple[int, StoredRecord]]:
             continue
         for record in records:
             try:
-                found = _read_record(record, header.producer_id)
+                found = _read_record(record, header)
             except (MalformedMessage, struct.error, ValueError) as error:
                 logger.error(
                     "passing over a record of share states behind offset %d: %s", header.base_offset, error
@@ -123,7 +124,7 @@ def read_records(data: memoryview) -> Iterator[tuple[int, StoredRecord]]:
                 yield header.base_offset, found
 
 
-def _read_record(record: Record, producer_id: int) -> StateSnapshot | StateUpdate | None:
+def _read_record(record: Record, header: BatchHeader) -> StateSnapshot | StateUpdate | None:
     if record.key is None:
         return None
     key = bytes(record.key)
@@ -134,7 +135,7 @@ def _read_record(record: Record, producer_id: int) -> StateSnapshot | StateUpdat
     partition = SharePartition(named.group_id, bytes(named.topic_id), named.partition)
     if version == SNAPSHOT_KEY_VERSION:
         return _read_snapshot(partition, record.value)
-    return None if record.value is None else _read_update(partition, record.value, producer_id)
+    return None if record.value is None else _read_update(partition, record.value, header)
 
 
 def _read_snapshot(key: SharePartition, value: bytes | memoryview | None) -> StateSnapshot:
@@ -151,12 +152,12 @@ def _read_snapshot(key: SharePartition, value: bytes | memoryview | None) -> Sta
     return StateSnapshot(key, stored, read.snapshot_epoch, read.create_timestamp, read.write_timestamp)
 
 
-def _read_update(key: SharePartition, value: bytes | memoryview, producer_id: int) -> StateUpdate:
+def _read_update(key: SharePartition, value: bytes | memoryview, header: BatchHeader) -> StateUpdate:
     read = decode(ShareUpdateValue, value, _VERSION.unpack_from(value)[0], _VERSION.size)
     update = Update(
         read.leader_epoch, read.start_offset, read.delivery_complete_count, read_batches(read.state_batches)
     )
-    return StateUpdate(key, read.snapshot_epoch, update, producer_id)
+    return StateUpdate(key, read.snapshot_epoch, update, header.producer_id, header.producer_epoch)
 
 
 def wire_batches(batches: Iterable[StateBatch]) -> list[wire.StateBatch]:

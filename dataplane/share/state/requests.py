@@ -12,6 +12,7 @@ from ....protocol.messages import share_group_state as wire
 from ....protocol.messages.find_coordinator import SharePartition
 from ....protocol.messages.share_state_records import UNKNOWN_COUNT
 from ....protocol.wire.schema import Message, Request
+from ..transaction_writer import TransactionWriter
 from .records import read_batches, wire_batches
 from .shard import Outcome
 from .stored_state import (
@@ -19,8 +20,8 @@ from .stored_state import (
     Change,
     Delete,
     Initialize,
+    PendingState,
     Read,
-    StateWriter,
     StoredShareState,
     Summarize,
     Write,
@@ -59,7 +60,7 @@ def _read_write(row: wire.WrittenState) -> Write:
         row.start_offset,
         row.delivery_complete_count,
         _checked_batches(row.state_batches),
-        StateWriter(row.transactional_id, row.producer_id, row.producer_epoch)
+        TransactionWriter(row.transactional_id, row.producer_id, row.producer_epoch)
         if row.transactional_id
         else None,
     )
@@ -109,9 +110,25 @@ READ: Final = StateApi(
         "state_epoch": stored.state_epoch,
         "start_offset": stored.start_offset,
         "state_batches": wire_batches(stored.batches),
+        "pending": [
+            wire.PendingState(
+                producer_id=state.producer_id,
+                producer_epoch=state.producer_epoch,
+                state_batches=wire_batches(state.batches),
+            )
+            for state in stored.pending
+        ],
     },
     lambda row: StoredShareState(
-        row.state_epoch, 0, row.start_offset, UNKNOWN_COUNT, read_batches(row.state_batches)
+        row.state_epoch,
+        0,
+        row.start_offset,
+        UNKNOWN_COUNT,
+        read_batches(row.state_batches),
+        tuple(
+            PendingState(state.producer_id, state.producer_epoch, read_batches(state.state_batches))
+            for state in row.pending
+        ),
     ),
 )
 WRITE: Final = StateApi(

@@ -17,6 +17,7 @@ from ....protocol.messages.share_state_records import UNCHANGED_START, UNKNOWN_C
 from ....protocol.records.record_batch import NO_PRODUCER_ID
 from ...coordinated_log.batches import BatchWriter, KeyValue, TransactionEnd, batch_of, transactional_batch_of
 from ...coordinated_log.log import COORDINATOR_ERRORS, CoordinatedLog
+from ..transaction_writer import TransactionWriter
 from .pending_updates import PendingUpdate, PendingUpdates
 from .records import (
     StateSnapshot,
@@ -32,9 +33,9 @@ from .stored_state import (
     Change,
     Delete,
     Initialize,
+    PendingState,
     Read,
     ShareState,
-    StateWriter,
     StoredShareState,
     Summarize,
     Update,
@@ -85,7 +86,7 @@ class _Written(NamedTuple):
     record: KeyValue
     apply: Callable[[int, int], None]
     outcome: asyncio.Future[Outcome]
-    result: Callable[[], Outcome]
+    result: Callable[[], StoredShareState]
 
 
 class StateShard:
@@ -142,7 +143,8 @@ class StateShard:
         if record.producer_id == NO_PRODUCER_ID:
             self._put_update(entry, record.update, position + 1)
         else:
-            self._pending.add(record.producer_id, PendingUpdate(record.key, record.update.batches, position))
+            changed = PendingState(record.producer_id, record.producer_epoch, record.update.batches)
+            self._pending.add(PendingUpdate(record.key, changed, position))
 
     def close(self) -> None:
         """Answer all waiting requests with NOT_COORDINATOR, as another broker leads the partition."""
@@ -231,8 +233,7 @@ class StateShard:
             self._wait(entry.end_offset, [(outcome, self._readable(key, entry))])
             return None
         written = self._updated(key, entry, update, outcome)
-        result = written.result
-        return written._replace(result=lambda: self._readable(key, entry, result))
+        return written._replace(result=lambda: self._readable(key, self._entries[key]))
 
     def _known(self, key: SharePartition, entry: _Entry | None) -> _Entry:
         if entry is None:
@@ -304,7 +305,7 @@ class StateShard:
     # ------------------------------------------------------------ transactions
 
     def write_in_transaction(
-        self, key: SharePartition, write: Write, writer: StateWriter, outcome: asyncio.Future[Outcome]
+        self, key: SharePartition, write: Write, writer: TransactionWriter, outcome: asyncio.Future[Outcome]
     ) -> None:
         """Append a change that takes effect once the writer's transaction commits.
 
@@ -326,7 +327,8 @@ class StateShard:
             end = self._log.append_transactional(batch)
         except KafkaError as error:
             raise KafkaError(COORDINATOR_ERRORS.get(error.code, error.code), error.message) from error
-        self._pending.add(writer.producer_id, PendingUpdate(key, write.batches, position))
+        state = PendingState(writer.producer_id, writer.producer_epoch, write.batches)
+        self._pending.add(PendingUpdate(key, state, position))
         self._wait(end, [(outcome, entry.state.stored)])
 
     def transaction_ended(self, producer_id: int, end_offset: int, *, committed: bool) -> None:
@@ -343,18 +345,12 @@ class StateShard:
         for update in self._pending.end(end.producer_id, end.end_offset):
             entry = self._entries.get(update.key)
             if end.committed and entry is not None:
-                entry.state.apply_committed(update.batches)
+                entry.state.apply_committed(update.state.batches)
                 entry.end_offset = max(entry.end_offset, end.end_offset)
 
-    def _readable(
-        self, key: SharePartition, entry: _Entry, result: Callable[[], Outcome] | None = None
-    ) -> Outcome:
-        """Return the state for a new leader, or the error while a former leader's transaction may still change it."""
-        if self._pending.has(key):
-            return KafkaError(
-                ErrorCode.CONCURRENT_TRANSACTIONS, f"a transaction that has not ended changes {key.key}"
-            )
-        return entry.state.stored if result is None else result()
+    def _readable(self, key: SharePartition, entry: _Entry) -> StoredShareState:
+        """Return the state for a leader, with the changes in transactions that have not ended."""
+        return entry.state.stored._replace(pending=self._pending.of(key))
 
     # ------------------------------------------------------------ the log
 
@@ -371,7 +367,7 @@ class StateShard:
                 written.apply(position, end)
             waiting.answer((written.outcome, written.result()) for written in piece)
 
-    def _wait(self, end: int, outcomes: Sequence[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
+    def _wait(self, end: int, outcomes: Sequence[tuple[asyncio.Future[Outcome], StoredShareState]]) -> None:
         waiting = self._new_waiting()
         waiting.answer(outcomes)
         self._log.on_high_watermark(end, waiting.tell)
@@ -425,13 +421,13 @@ class _Waiting:
 
     def __init__(self, timeout_s: float, ended: Callable[[_Waiting], None]) -> None:
         self.error: ErrorCode | None = None
-        self._outcomes: list[tuple[asyncio.Future[Outcome], Outcome]] = []
+        self._outcomes: list[tuple[asyncio.Future[Outcome], StoredShareState]] = []
         self._ended = ended
         self._timer = asyncio.get_running_loop().call_later(
             timeout_s, self.tell, ErrorCode.COORDINATOR_NOT_AVAILABLE
         )
 
-    def answer(self, outcomes: Iterable[tuple[asyncio.Future[Outcome], Outcome]]) -> None:
+    def answer(self, outcomes: Iterable[tuple[asyncio.Future[Outcome], StoredShareState]]) -> None:
         """Set the results of futures, once the event has come."""
         self._outcomes += outcomes
         if self.error is not None:
@@ -449,9 +445,9 @@ class _Waiting:
     def _set_results(self, error: ErrorCode) -> None:
         outcomes, self._outcomes = self._outcomes, []
         code = COORDINATOR_ERRORS.get(error, error)
-        for outcome, result in outcomes:
+        for outcome, stored in outcomes:
             if not outcome.done():
-                outcome.set_result(result if code is ErrorCode.NONE else KafkaError(code))
+                outcome.set_result(stored if code is ErrorCode.NONE else KafkaError(code))
 
 
 def _pieces(due: Iterable[_Written]) -> Iterator[list[_Written]]:

@@ -8,11 +8,20 @@ from typing import Final, NamedTuple
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.share_state_records import UNCHANGED_START, UNKNOWN_COUNT
 from ..states import StateBatch
+from ..transaction_writer import TransactionWriter
 from .state_batches import StateBatches
 
 UNKNOWN_START: Final = -1
 """Start offset of a state whose first offset the partition's leader has to choose."""
 DELIVERIES_MAX: Final = 2**15 - 1
+
+
+class PendingState(NamedTuple):
+    """States of offsets that count once a producer's transaction commits."""
+
+    producer_id: int
+    producer_epoch: int
+    batches: tuple[StateBatch, ...]
 
 
 class StoredShareState(NamedTuple):
@@ -24,6 +33,8 @@ class StoredShareState(NamedTuple):
     delivery_complete_count: int
     """Number of offsets from the start offset on whose delivery is complete; -1 if unknown (KIP-1226)."""
     batches: tuple[StateBatch, ...] = ()
+    pending: tuple[PendingState, ...] = ()
+    """Changes in transactions that have not ended, in the answer to a leader's read. They are in no snapshot."""
 
 
 NO_STATE: Final = StoredShareState(0, 0, UNKNOWN_START, UNKNOWN_COUNT)
@@ -49,14 +60,6 @@ class Summarize(NamedTuple):
     leader_epoch: int = 0
 
 
-class StateWriter(NamedTuple):
-    """The producer in whose transaction a state is changed."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
 class Write(NamedTuple):
     """The change of a state by the partition's leader. A start offset of -1 means that it is unchanged."""
 
@@ -65,7 +68,7 @@ class Write(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...] = ()
-    writer: StateWriter | None = None
+    writer: TransactionWriter | None = None
     """Writer of the transaction with whose commit the states of the batches change; None: they change at once."""
 
 
@@ -91,8 +94,10 @@ class ShareState:
     __slots__ = ("_batches", "delivery_complete_count", "leader_epoch", "start_offset", "state_epoch")
 
     def __init__(self, stored: StoredShareState) -> None:
-        self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count, batches = stored
-        self._batches = StateBatches(batches)
+        self.state_epoch, self.leader_epoch = stored.state_epoch, stored.leader_epoch
+        self.start_offset = stored.start_offset
+        self.delivery_complete_count = stored.delivery_complete_count
+        self._batches = StateBatches(stored.batches)
 
     @property
     def stored(self) -> StoredShareState:
@@ -213,7 +218,7 @@ def _check_start(offset: int) -> None:
         raise _invalid(f"start offset {offset}: it has to be at least {UNKNOWN_START}")
 
 
-def _check_writer(writer: StateWriter, start_offset: int) -> None:
+def _check_writer(writer: TransactionWriter, start_offset: int) -> None:
     if start_offset != UNKNOWN_START:
         raise _invalid(f"start offset {start_offset}: it has to be {UNKNOWN_START} in a transaction")
     if not writer.transactional_id:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ottla.dataplane.handlers.share_acknowledge import ShareAcknowledgeHandlers
 from ottla.dataplane.handlers.share_fetch import ShareFetchHandlers
+from ottla.dataplane.handlers.txn_share_acknowledge import TxnShareAcknowledgeHandlers
 from ottla.dataplane.quotas import ClientQuotas, QuotaWindows
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.runtime.clocks import wall_ms
@@ -22,7 +23,9 @@ from ottla.dataplane.share.leader.group_settings import ShareGroupSettings
 from ottla.dataplane.share.leader.led_partition import LedPartition
 from ottla.dataplane.share.leader.share_partitions import SHARE_BYTES_MAX, SharePartitions
 from ottla.dataplane.share.leader.share_sessions import ShareSessions
+from ottla.dataplane.share.state.stored_state import PendingState
 from ottla.dataplane.share.states import DurableState, StateBatch
+from ottla.dataplane.share.transaction_writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.share_fetch import (
@@ -39,6 +42,7 @@ from ottla.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from ottla.protocol.messages.share_transactions import TxnShareAcknowledgeRequest, TxnShareAcknowledgeResponse
 from ottla.protocol.records.record import NewRecord
 from tests.dataplane.fetching.consumers import Shelf, Wire
 
@@ -79,6 +83,28 @@ class Stored:
 
     def __post_init__(self) -> None:
         self.states: dict[int, tuple[DurableState, int]] = {}
+        self.open: dict[tuple[int, int], list[StateBatch]] = {}
+
+    @property
+    def pending(self) -> list[PendingState]:
+        return [PendingState(*producer, tuple(batches)) for producer, batches in self.open.items()]
+
+    def end(self, producer: tuple[int, int], *, committed: bool) -> None:
+        """End a producer's transaction, as its marker does."""
+        for batch in self.open.pop(producer, ()):
+            if committed:
+                self.put(batch)
+
+    def copy(self) -> Stored:
+        """Return the state at this moment."""
+        copied = Stored(self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete)
+        copied.states = dict(self.states)
+        copied.open = {producer: list(batches) for producer, batches in self.open.items()}
+        return copied
+
+    def put(self, batch: StateBatch) -> None:
+        for offset in range(batch.first, batch.last + 1):
+            self.states[offset] = batch.state, batch.delivery_count
 
     @property
     def batches(self) -> list[StateBatch]:
@@ -96,6 +122,8 @@ class MemoryPersister:
         self.states: dict[tuple[str, bytes, int], Stored] = {}
         self.writes: list[tuple[int, tuple[StateBatch, ...]]] = []
         self.reads = 0
+        self.ended: set[TransactionWriter] = set()
+        """Transactions that have ended."""
         self.refusals: list[ErrorCode] = []
         """Errors of the next requests."""
         self.lost: list[ErrorCode] = []
@@ -128,7 +156,7 @@ class MemoryPersister:
         if leader_epoch < state.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         state.leader_epoch = leader_epoch
-        return state
+        return state.copy()
 
     async def write(
         self,
@@ -152,10 +180,41 @@ class MemoryPersister:
         if start_offset >= 0:
             state.start_offset, state.delivery_complete = start_offset, delivery_complete
         for batch in batches:
-            for offset in range(batch.first, batch.last + 1):
-                state.states[offset] = batch.state, batch.delivery_count
+            state.put(batch)
         if self.lost:
             raise KafkaError(self.lost.pop(0), "the answer is lost")
+
+    async def write_in_transaction(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        batches: Sequence[StateBatch],
+        writer: TransactionWriter,
+    ) -> None:
+        await self._arrive()
+        state = self.state(group_id, topic_id, partition)
+        if leader_epoch < state.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        if writer in self.ended:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        state.open.setdefault(writer[1:], []).extend(batches)
+        if self.lost:
+            raise KafkaError(self.lost.pop(0), "the answer is lost")
+
+    async def has_ended(self, writer: TransactionWriter) -> bool:
+        """Return whether a transaction is over for the quorum."""
+        await asyncio.sleep(0)
+        return writer in self.ended
+
+    def end(self, writer: TransactionWriter, *, committed: bool) -> None:
+        """End a transaction in all states."""
+        self.ended.add(writer)
+        for state in self.states.values():
+            state.end(writer[1:], committed=committed)
 
 
 class MemoryOffice:
@@ -230,6 +289,7 @@ class ShareBroker(Shelf):
                 lambda: self.share_version > 1,
             ),
             self.office,
+            self.persister.has_ended,
             wall_ms,
             bytes_max,
         )
@@ -249,7 +309,10 @@ class ShareBroker(Shelf):
         self.acknowledges = ShareAcknowledgeHandlers(
             self.partitions, self.sessions, lambda: self.image, lambda: self.share_version
         )
-        table = HandlerTable(self.handlers, self.fetches, self.acknowledges)
+        self.transactional = TxnShareAcknowledgeHandlers(
+            self.partitions, self.sessions, lambda: self.image, lambda: self.share_version
+        )
+        table = HandlerTable(self.handlers, self.fetches, self.acknowledges, self.transactional)
         self.router = Router(table, loop, self.quotas)
 
     def set(self, group: str = GROUP, **settings: object) -> None:
@@ -330,15 +393,41 @@ class Member:
         if self.epoch >= 0:
             self.epoch += 1
 
-    def _dispatch(self, message: Any) -> None:
-        frame = memoryview(encode_request(message, self.version, 7, "test"))[4:]
+    async def acknowledge_in(
+        self, writer: TransactionWriter, *ranges: tuple[int, int, Sequence[int]], **fields: Any
+    ) -> TxnShareAcknowledgeResponse:
+        """Send a TxnShareAcknowledge at the next epoch, and return its answer."""
+        self.send_acknowledgements_in(writer, *ranges, **fields)
+        return cast(TxnShareAcknowledgeResponse, await self.answered(TxnShareAcknowledgeRequest, 0))
+
+    def send_acknowledgements_in(
+        self, writer: TransactionWriter, *ranges: tuple[int, int, Sequence[int]], **fields: Any
+    ) -> None:
+        """Send a TxnShareAcknowledge at the next epoch."""
+        partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=_batches(ranges))
+        values: dict[str, Any] = {
+            "transactional_id": writer.transactional_id,
+            "producer_id": writer.producer_id,
+            "producer_epoch": writer.producer_epoch,
+            "group_id": self.group,
+            "member_id": self.name,
+            "share_session_epoch": self.epoch,
+            "topics": [AcknowledgeTopic(topic_id=ID, partitions=[partition])],
+        }
+        self._dispatch(TxnShareAcknowledgeRequest(**(values | fields)), 0)
+        self.epoch += 1
+
+    def _dispatch(self, message: Any, version: int | None = None) -> None:
+        version = self.version if version is None else version
+        frame = memoryview(encode_request(message, version, 7, "test"))[4:]
         self.wire.arrived.clear()
         self.broker.router.dispatch(cast(ClientConnection, self.wire), frame)
 
-    async def answered(self, request_class: Any = ShareFetchRequest) -> Any:
+    async def answered(self, request_class: Any = ShareFetchRequest, version: int | None = None) -> Any:
         """Return the next answer."""
         await until(lambda: self.wire.answers, "an answer")
-        return decode_response(request_class, self.wire.answers.pop(0), self.version)[1]
+        version = self.version if version is None else version
+        return decode_response(request_class, self.wire.answers.pop(0), version)[1]
 
     async def fetch(self, acknowledged: Ranges = (), **fields: Any) -> ShareFetchResponse:
         self.send(acknowledged, **fields)
@@ -401,7 +490,9 @@ def acquired(response: ShareFetchResponse, partition: int = 0) -> list[tuple[int
     ]
 
 
-def outcome(response: ShareAcknowledgeResponse, partition: int = 0) -> AcknowledgedPartition:
+def outcome(
+    response: ShareAcknowledgeResponse | TxnShareAcknowledgeResponse, partition: int = 0
+) -> AcknowledgedPartition:
     """Return the row of a partition."""
     assert response.error_code == 0, response
     rows = [part for topic in response.responses for part in topic.partitions]

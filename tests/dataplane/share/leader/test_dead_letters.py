@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from ottla.dataplane.share.states import DurableState
+from ottla.dataplane.share.states import DurableState, StateBatch
+from ottla.dataplane.share.transaction_writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import NewRecord, encode_batch
 from tests.dataplane.fetching.consumers import OWN_ID
@@ -137,10 +138,15 @@ async def test_a_new_leader_delivers_a_record_again_whose_letter_was_not_written
 
 async def test_a_new_leader_ends_the_transaction_of_the_former(broker: ShareBroker) -> None:
     broker.set(**LETTERS)
-    broker.write(1)
-    broker.persister.refusals += [ErrorCode.CONCURRENT_TRANSACTIONS] * 2
-    assert await Member(broker).take() == [(0, 0, 1)]
-    assert broker.office.settled == 2
+    broker.write(3)
+    state, letters = broker.persister.state(), TransactionWriter("letters", 7, 3)
+    state.start_offset = 0
+    state.open[letters[1:]] = [StateBatch(1, 1, ARCHIVED)]
+    member = Member(broker)
+    assert await member.take() == [(0, 0, 1), (2, 2, 1)], "the record is neither delivered nor dropped"
+    assert broker.office.settled == 1
+    broker.persister.end(letters, committed=False)
+    assert await member.take() == [(1, 1, 2)]
 
 
 async def test_without_the_setting_waiting_records_end_without_letters(broker: ShareBroker) -> None:

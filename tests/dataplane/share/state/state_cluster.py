@@ -14,7 +14,7 @@ from ottla.dataplane.server.server import Server
 from ottla.dataplane.share.persister import StatePersister
 from ottla.dataplane.share.state.coordinator import Released, ShareStateCoordinator
 from ottla.dataplane.share.state.settings import StateLimits
-from ottla.dataplane.share.state.stored_state import StateWriter
+from ottla.dataplane.share.transaction_writer import TransactionWriter
 from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.errors import KafkaError
@@ -79,9 +79,9 @@ class OpenGate:
 
     def __init__(self) -> None:
         self.refusals: list[KafkaError] = []
-        self.admitted: list[tuple[int, StateWriter]] = []
+        self.admitted: list[tuple[int, TransactionWriter]] = []
 
-    def admit(self, partition: int, writer: StateWriter, released: Released) -> None:
+    def admit(self, partition: int, writer: TransactionWriter, released: Released) -> None:
         if self.refusals:
             released(self.refusals.pop(0))
             return

@@ -15,12 +15,13 @@ from ottla.dataplane.share.state.shard import Outcome, StateShard
 from ottla.dataplane.share.state.stored_state import (
     Delete,
     Initialize,
+    PendingState,
     Read,
-    StateWriter,
     StoredShareState,
     Write,
 )
 from ottla.dataplane.share.states import DurableState, StateBatch
+from ottla.dataplane.share.transaction_writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import SharePartition
 from tests.dataplane.share.state.logs import StateMemoryLog
@@ -29,7 +30,7 @@ from tests.dataplane.share.state.state_cluster import StateCluster
 TOPIC = b"t" * 16
 KEY, OTHER = SharePartition("g", TOPIC, 0), SharePartition("g", TOPIC, 1)
 LIMITS = StateLimits(updates_per_snapshot=2, write_timeout_s=60.0, idle_records_max=4)
-WRITER = StateWriter("letters", 7, 3)
+WRITER = TransactionWriter("letters", 7, 3)
 
 
 def archived(first: int, last: int | None = None) -> StateBatch:
@@ -37,7 +38,7 @@ def archived(first: int, last: int | None = None) -> StateBatch:
 
 
 def write(
-    *batches: StateBatch, writer: StateWriter | None = WRITER, leader: int = 1, start: int = -1
+    *batches: StateBatch, writer: TransactionWriter | None = WRITER, leader: int = 1, start: int = -1
 ) -> Write:
     return Write(0, leader, start, -1, batches, writer)
 
@@ -95,16 +96,16 @@ async def test_an_aborted_change_leaves_no_trace() -> None:
     assert code(await read(shard, 2)) is ErrorCode.NONE
 
 
-async def test_a_new_leader_reads_no_state_that_a_transaction_may_still_change() -> None:
+async def test_a_new_leader_reads_the_changes_that_may_still_count() -> None:
     shard, log = await begun()
     await write_in(shard, write(archived(12)))
-    assert code(await read(shard, 2)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    pending = (PendingState(7, 3, (archived(12),)),)
+    assert await read(shard, 2) == StoredShareState(0, 2, 10, 0, (), pending)
     with pytest.raises(KafkaError) as refused:
         write_in(shard, write(archived(13)))
     assert refused.value.code is ErrorCode.FENCED_LEADER_EPOCH, "the former leader is fenced at once"
-    assert code(await read(shard, 2)) is ErrorCode.CONCURRENT_TRANSACTIONS
     moved = await shard_of(log)
-    assert code(await read(moved, 2)) is ErrorCode.CONCURRENT_TRANSACTIONS, "so says the next coordinator"
+    assert await read(moved, 2) == StoredShareState(0, 2, 10, 0, (), pending), "so says the next coordinator"
     end(moved, log, committed=True)
     assert await read(moved, 2) == StoredShareState(0, 2, 10, 0, (archived(12),))
 
@@ -152,9 +153,9 @@ async def test_a_replaced_state_has_no_changes_of_the_state_before(replacing: An
     "change",
     [
         write(archived(12), start=12),
-        write(archived(12), writer=StateWriter("", 7, 3)),
-        write(archived(12), writer=StateWriter("x", -1, 3)),
-        write(archived(12), writer=StateWriter("x", 7, -1)),
+        write(archived(12), writer=TransactionWriter("", 7, 3)),
+        write(archived(12), writer=TransactionWriter("x", -1, 3)),
+        write(archived(12), writer=TransactionWriter("x", 7, -1)),
         write(StateBatch(5, 4, DurableState.ARCHIVED)),
     ],
 )
@@ -179,9 +180,8 @@ async def test_a_change_in_a_transaction_reaches_its_coordinator(coordinator: in
             *KEY, state_epoch=0, leader_epoch=1, batches=[archived(12)], writer=WRITER
         )
         assert cluster.gate.admitted == [(0, WRITER)]
-        with pytest.raises(KafkaError) as early:
-            await persister.read(*KEY, leader_epoch=2)
-        assert early.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        early = await persister.read(*KEY, leader_epoch=2)
+        assert (early.batches, early.pending) == ((), (PendingState(7, 3, (archived(12),)),))
         states = cluster.brokers[coordinator].states
         states.transaction_ended(0, 7, cluster.log.append_marker(7, committed=True), committed=True)
         assert (await persister.read(*KEY, leader_epoch=2)).batches == (archived(12),)
@@ -221,7 +221,7 @@ class Transactions(RuleBasedStateMachine):
     @rule(producer=PRODUCERS, offset=OFFSETS)
     def write_in_transaction(self, producer: int, offset: int) -> None:
         async def perform() -> None:
-            await write_in(self.shard, write(archived(offset), writer=StateWriter("x", producer, 0)))
+            await write_in(self.shard, write(archived(offset), writer=TransactionWriter("x", producer, 0)))
 
         self.loop.run_until_complete(perform())
         self.pending.setdefault(producer, set()).add(offset)
