@@ -54,14 +54,6 @@ class ShareSnapshot(NamedTuple):
     batches: tuple[StateBatch, ...]
 
 
-class PendingRange(NamedTuple):
-    """A range of records that a member has acknowledged in a transaction which has not ended."""
-
-    first: int
-    last: int
-    state: Pending
-
-
 class SharePartition:
     """The window of one group on one partition, with the states of its records and the members that hold them."""
 
@@ -81,12 +73,10 @@ class SharePartition:
         limits: ShareLimits,
         start_offset: int,
         batches: Iterable[StateBatch],
-        pending: Iterable[PendingRange] = (),
     ) -> SharePartition:
         """Return the share partition of a durable state. Offsets without a batch are as before their first delivery.
 
-        `pending` are the acknowledgements of transactions that have not ended. Raises ValueError if batches overlap or
-        are not in order.
+        Raises ValueError if batches overlap or are not in order.
         """
         partition = cls(limits, start_offset)
         runs = partition._runs
@@ -103,16 +93,8 @@ class SharePartition:
             if batch.not_before_ms:
                 partition._deadlines.add(batch.not_before_ms, batch.first, batch.last)
             behind = batch.last + 1
-        for first, last, state in pending:
-            partition._restore_pending(first, last, state)
         runs.drop_finished()
         return partition
-
-    def _restore_pending(self, first: int, last: int, state: Pending) -> None:
-        if last >= self._runs.end:
-            self._runs.extend(last, UNTOUCHED)
-        self._runs.assign(first, last, state)
-        self._transactions.setdefault(state.transaction, []).append((first, last))
 
     # ------------------------------------------------------------ the window
 
@@ -380,9 +362,7 @@ class SharePartition:
                 self._transactions.setdefault(transaction, []).append((first, last))
                 for run_first, run_last, state in self._runs.runs(first, last):
                     assert isinstance(state, Pending)
-                    batch = durable_batch(run_first, run_last, _committed(state))
-                    assert batch is not None
-                    add_batch(batches, batch)
+                    add_batch(batches, _committed(run_first, run_last, state))
         return tuple(batches)
 
     def restore_pending(self, transaction: Hashable, batches: Iterable[StateBatch]) -> None:
@@ -417,24 +397,6 @@ class SharePartition:
                 for part_first, part_last, is_finished in _finished_parts(first, last, batches):
                     after = self._outcome(state.type) if is_finished else self._put_back
                     self._change(transition, part_first, part_last, after)
-        return self._seal(transition)
-
-    def pending(self) -> tuple[PendingRange, ...]:
-        """Return the acknowledgements of transactions that have not ended, for `restore`."""
-        return tuple(
-            PendingRange(first, last, state)
-            for first, last, state in self._runs.all_runs()
-            if isinstance(state, Pending)
-        )
-
-    def complete(self, transaction: Hashable, *, is_committed: bool) -> Transition:
-        """Apply the acknowledgements of a transaction that is committed, or put the records back if it is aborted."""
-        transition = self._begin()
-        for span in self._transactions.pop(transaction, ()):
-            for first, last, state in self._runs.runs(*span):
-                if isinstance(state, Pending) and state.transaction == transaction:
-                    after = self._outcome(state.type) if is_committed else self._put_back
-                    self._change(transition, first, last, after)
         return self._seal(transition)
 
     # ------------------------------------------------------------ transitions
@@ -556,11 +518,15 @@ _TYPES: Final = {
 """Types of acknowledgements with these durable states as their effect. A restored rejection writes no dead letter."""
 
 
-def _committed(state: Pending) -> State:
-    """Return the durable form of a record after the commit of its transaction."""
-    if state.type is AcknowledgeType.ACCEPT:
-        return ACKNOWLEDGED
-    return Available(state.delivery_count) if state.type is AcknowledgeType.RELEASE else ARCHIVED
+def _committed(first: int, last: int, state: Pending) -> StateBatch:
+    """Return the durable state of a range after the commit of its transaction.
+
+    A release changes it only afterwards, with the leader's next write.
+    """
+    if state.type is AcknowledgeType.RELEASE:
+        return StateBatch(first, last, DurableState.AVAILABLE, state.delivery_count - 1)
+    is_accepted = state.type is AcknowledgeType.ACCEPT
+    return StateBatch(first, last, DurableState.ACKNOWLEDGED if is_accepted else DurableState.ARCHIVED)
 
 
 def _finished_parts(first: int, last: int, batches: Sequence[StateBatch]) -> Iterator[tuple[int, int, bool]]:
