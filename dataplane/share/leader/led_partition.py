@@ -19,7 +19,7 @@ from ..acknowledgements import AcknowledgedRange
 from ..acquisition import AcquiredRange
 from ..limits import AcquireMode
 from ..partition import SharePartition
-from ..states import AcknowledgeType, DurableState, StateBatch
+from ..states import AcknowledgeType, StateBatch
 from ..transitions import Transition
 from .batches import BatchWalk, ColdRecords
 from .cold_headers import read_ahead
@@ -27,7 +27,7 @@ from .dead_letters import DeadLetters, LetterServices
 from .dependencies import FENCED, Persister, ShareKey, StoredPending, fenced
 from .group_settings import GroupSettings
 from .transactional_acks import TransactionalAcks, TransactionServices
-from .write_queue import PendingChange, WriteQueue, Written
+from .write_queue import PendingChange, WriteQueue, Written, complete_after
 
 if TYPE_CHECKING:
     from ...replication.replica.partition import Partition
@@ -463,7 +463,7 @@ class LedPartition:
             state_epoch=self.state_epoch,
             leader_epoch=self.leader_epoch,
             start_offset=start_offset,
-            delivery_complete=_complete_after(share, start_offset, batches),
+            delivery_complete=complete_after(share, start_offset, batches),
             batches=batches,
         )
 
@@ -592,11 +592,3 @@ class LedPartition:
         # The locks end again after a pause.
         self._retry_at_ms = self._services.monotonic_ms() + self._backoff_ms
         self._backoff_ms = min(2 * self._backoff_ms, _BACKOFF_MAX_MS)
-
-
-def _complete_after(share: SharePartition, start_offset: int, batches: Sequence[StateBatch]) -> int:
-    """Return the number of finished offsets from the start offset on, once these batches are durable."""
-    finishing = sum(
-        batch.last + 1 - batch.first for batch in batches if batch.state is not DurableState.AVAILABLE
-    )
-    return share.delivery_complete_count + finishing - max(0, start_offset - share.start_offset)
