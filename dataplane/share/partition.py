@@ -210,10 +210,8 @@ class SharePartition:
 
     # ------------------------------------------------------------ acknowledgement
 
-    def acknowledge(
-        self, member_id: str, ranges: Sequence[AcknowledgedRange], now_ms: int, delay_ms: int = 0
-    ) -> Transition:
-        """Apply acknowledgements of a member; released records stay unavailable for `delay_ms`.
+    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], now_ms: int) -> Transition:
+        """Apply acknowledgements of a member. Released records stay unavailable for the delay of their range.
 
         Offsets before the start offset are skipped, since they are finished. Renewed locks need no commit.
 
@@ -223,8 +221,8 @@ class SharePartition:
         check_ranges(ranges)
         self._check_held(member_id, ranges)
         transition = self._begin()
-        not_before_ms = now_ms + delay_ms if delay_ms else 0
         for acknowledged in ranges:
+            not_before_ms = now_ms + acknowledged.delay_ms if acknowledged.delay_ms else 0
             for first, last, kind in acknowledged.by_type():
                 if kind is AcknowledgeType.RENEW:
                     self._renew(first, last, now_ms + self.limits.lock_duration_ms)
@@ -234,7 +232,7 @@ class SharePartition:
 
     def _check_held(self, member_id: str, ranges: Iterable[AcknowledgedRange]) -> None:
         runs = self._runs
-        for first, last, _ in ranges:
+        for first, last, _, _ in ranges:
             if last >= runs.end > runs.start:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
@@ -347,7 +345,7 @@ class SharePartition:
 
         Returns the durable states of the records after a commit. Raises KafkaError as `acknowledge` does.
         """
-        check_ranges(ranges, TRANSACTIONAL_TYPES)
+        check_ranges(ranges, TRANSACTIONAL_TYPES, delay_max_ms=0)
         self._check_held(member_id, ranges)
         batches: list[StateBatch] = []
         for acknowledged in ranges:

@@ -125,11 +125,9 @@ class StatePersister:
     ) -> None:
         """Store changed states of offsets, and the start offset with its delivery-complete count.
 
-        With the start offset -1 the stored start offset and count stay, as in Kafka. The delays of released records are
-        not stored.
+        With the start offset -1 the stored start offset and count stay, as in Kafka.
         """
-        stored = tuple(batch._replace(not_before_ms=0) for batch in batches)
-        write = Write(state_epoch, leader_epoch, start_offset, delivery_complete, stored)
+        write = Write(state_epoch, leader_epoch, start_offset, delivery_complete, tuple(batches))
         await self._perform(group_id, topic_id, partition, write)
 
     async def write_in_transaction(

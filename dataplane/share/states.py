@@ -38,7 +38,12 @@ class StateBatch(NamedTuple):
     state: DurableState
     delivery_count: int = 0
     not_before_ms: int = 0
-    """Monotonic time before which no member acquires the records; 0 without a delay."""
+    """Time before which no member acquires the records; 0 without a delay. At a leader it is monotonic, and stored it
+    is the time since 1970."""
+
+    def shifted(self, ms: int) -> StateBatch:
+        """Return the batch with its time shifted from one clock to another."""
+        return self._replace(not_before_ms=max(1, self.not_before_ms + ms)) if self.not_before_ms else self
 
 
 class AcknowledgeType(IntEnum):

@@ -126,6 +126,7 @@ from ottla.protocol.messages.scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
 from ottla.protocol.messages.share_groups import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.share_transactions import TxnShareAcknowledgeRequest
 from ottla.protocol.messages.shared_transactions import (
     BeginTransactionRequest,
     CommitTransactionRequest,
@@ -688,6 +689,18 @@ ROWS = [
     Row(lambda *_: DescribeMirrorsRequest(), 0, [cluster(Op.DESCRIBE)]),
     Row(lambda *_: ListAppVersionsRequest(cut=-1), 0, [cluster(Op.DESCRIBE)]),
     Row(lambda *_: FailBackMirrorRequest(name="m", topics="("), 0, [cluster(Op.ALTER)]),
+    Row(
+        lambda *_: TxnShareAcknowledgeRequest(
+            transactional_id=TXN,
+            producer_id=1,
+            producer_epoch=0,
+            group_id=GROUP,
+            member_id="m",
+            share_session_epoch=1,
+        ),
+        0,
+        [txn(Op.WRITE), group(Op.READ)],
+    ),
 ]
 
 SHOWN_APART = {

@@ -35,7 +35,7 @@ def acknowledged_ranges(
 
 
 def _range(batch: AcknowledgementBatch) -> AcknowledgedRange:
-    return AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+    return AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types, batch.delay_ms)
 
 
 class AcknowledgeRound:

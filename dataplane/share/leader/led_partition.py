@@ -62,6 +62,8 @@ class Services(NamedTuple):
     settings: Callable[[str], GroupSettings]
     """Settings of a group."""
     monotonic_ms: Callable[[], int]
+    wall_ahead_ms: Callable[[], int]
+    """Difference between the time since 1970 and the monotonic time."""
     counters: ShareCounters
     letters: LetterServices
     transactions: TransactionServices
@@ -464,7 +466,7 @@ class LedPartition:
             leader_epoch=self.leader_epoch,
             start_offset=start_offset,
             delivery_complete=complete_after(share, start_offset, batches),
-            batches=batches,
+            batches=[batch.shifted(self._services.wall_ahead_ms()) for batch in batches],
         )
 
     def _written(self, changes: Sequence[PendingChange], error: KafkaError | None) -> None:

@@ -15,8 +15,9 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...coordinated_log.transactional_producer import TransactionalProducer
 from ...runtime.retained_bytes import RetainedBytes
 from ...server.handler import as_kafka_error
-from ..acknowledgements import AcknowledgedRange
+from ..acknowledgements import DELAY_MAX_MS, AcknowledgedRange
 from ..partition import SharePartition
+from ..states import StateBatch
 from .counters import ShareCounters
 from .dead_letters import LetterServices
 from .dependencies import FENCED, LetterOffice, Persister, ShareKey, fenced
@@ -84,6 +85,7 @@ class SharePartitions:
             persister,
             settings.get,
             replicas.monotonic_ms,
+            lambda: wall_ms() - replicas.monotonic_ms(),
             self.counters,
             LetterServices(office, settings.get, self.counters, wall_ms),
             TransactionServices(persister, has_ended),
@@ -244,11 +246,19 @@ class SharePartitions:
                 start_offset,
                 settings.offset_reset,
             )
-        share = SharePartition.restore(settings.limits, start_offset, state.batches)
+        share = SharePartition.restore(settings.limits, start_offset, self._on_own_clock(state.batches))
         if led.failure is None:
             led.loaded(share, state.state_epoch, state.pending)
         if state.pending and settings.letter_topic:
             await self._settle(led)
+
+    def _on_own_clock(self, batches: Iterable[StateBatch]) -> Iterator[StateBatch]:
+        """Yield stored batches with times on the monotonic clock. A time that no leader allows is the latest allowed:
+        the clock of another broker may have been wrong."""
+        now_ms, ahead_ms = self._services.monotonic_ms(), self._services.wall_ahead_ms()
+        for batch in batches:
+            shifted = batch.shifted(-ahead_ms)
+            yield shifted._replace(not_before_ms=min(shifted.not_before_ms, now_ms + DELAY_MAX_MS))
 
     # ------------------------------------------------------------ dropping
 

@@ -168,6 +168,7 @@ def wire_batches(batches: Iterable[StateBatch]) -> list[wire.StateBatch]:
             last_offset=batch.last,
             delivery_state=batch.state,
             delivery_count=batch.delivery_count,
+            not_before_ms=batch.not_before_ms,
         )
         for batch in batches
     ]
@@ -177,7 +178,11 @@ def read_batches(batches: Iterable[wire.StateBatch]) -> tuple[StateBatch, ...]:
     """Return the state batches of messages. Raises ValueError for a state that is never stored."""
     return tuple(
         StateBatch(
-            batch.first_offset, batch.last_offset, DurableState(batch.delivery_state), batch.delivery_count
+            batch.first_offset,
+            batch.last_offset,
+            DurableState(batch.delivery_state),
+            batch.delivery_count,
+            batch.not_before_ms,
         )
         for batch in batches
     )

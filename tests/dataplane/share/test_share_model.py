@@ -173,7 +173,7 @@ class ShareHistory(RuleBasedStateMachine):
 
     def _refusal(self, member: str, ranges: list[AcknowledgedRange]) -> ErrorCode | None:
         model = self.model
-        for first, last, _ in ranges:
+        for first, last, _, _ in ranges:
             if last >= model.end > model.start:
                 return ErrorCode.INVALID_REQUEST
             if not all(model.holds(member, offset) for offset in range(first, last + 1)):
@@ -183,14 +183,18 @@ class ShareHistory(RuleBasedStateMachine):
     @rule(member=MEMBERS, data=st.data(), delay_ms=st.sampled_from((0, 0, 50)))
     def acknowledge(self, member: str, data: st.DataObject, delay_ms: int) -> None:
         ranges = self._ranges(data, member, st.sampled_from((0, 1, 1, 2, 2, 2, 3, 4)))
+        released = {AcknowledgeType.RELEASE}
+        ranges = [
+            found._replace(delay_ms=delay_ms if set(found.types) == released else 0) for found in ranges
+        ]
         refusal = self._refusal(member, ranges)
         if refusal is not None:
             with pytest.raises(KafkaError) as caught:
-                self.share.acknowledge(member, ranges, self.now_ms, delay_ms)
+                self.share.acknowledge(member, ranges, self.now_ms)
             assert caught.value.code is refusal
             return
-        transition = self.share.acknowledge(member, ranges, self.now_ms, delay_ms)
-        self.model.acknowledge(ranges, self.now_ms, delay_ms, transition)
+        transition = self.share.acknowledge(member, ranges, self.now_ms)
+        self.model.acknowledge(ranges, self.now_ms, transition)
         self._opened(transition)
 
     @rule(member=MEMBERS)
@@ -231,7 +235,7 @@ class ShareHistory(RuleBasedStateMachine):
             return
         batches = self.share.acknowledge_pending(transaction, member, ranges)
         self.pending.setdefault(transaction, []).extend(batches)
-        for first, last, types in ranges:
+        for first, last, types, _ in ranges:
             for offset in range(max(first, self.model.start), last + 1):
                 kind = AcknowledgeType(types[offset - first] if len(types) > 1 else types[0])
                 self.model.states[offset] = Pending(transaction, member, self._count(offset), kind)
@@ -283,7 +287,7 @@ class ShareHistory(RuleBasedStateMachine):
             held = self.model.where(lambda state: isinstance(state, Acquired) and state.member_id == member)
             ranges = [AcknowledgedRange(offset, offset, (kind,)) for offset in held]
             transition = self.share.acknowledge(member, ranges, self.now_ms)
-            self.model.acknowledge(ranges, self.now_ms, 0, transition)
+            self.model.acknowledge(ranges, self.now_ms, transition)
             self._opened(transition)
             while self.open:
                 self._end(self.open.pop(), is_committed=True)
@@ -297,7 +301,7 @@ class ShareHistory(RuleBasedStateMachine):
         for offsets in (held[:middle], held[middle:]):
             ranges = [AcknowledgedRange(offset, offset, (1,)) for offset in offsets]
             transition = self.share.acknowledge(member, ranges, self.now_ms)
-            self.model.acknowledge(ranges, self.now_ms, 0, transition)
+            self.model.acknowledge(ranges, self.now_ms, transition)
             self._opened(transition)
 
     @precondition(lambda self: self.open)

@@ -38,7 +38,7 @@ def acquire(
 def acknowledge(
     share: SharePartition, member: str, first: int, last: int, *types: int, now_ms: int = 0, delay_ms: int = 0
 ) -> Transition:
-    transition = share.acknowledge(member, [AcknowledgedRange(first, last, types)], now_ms, delay_ms)
+    transition = share.acknowledge(member, [AcknowledgedRange(first, last, types, delay_ms)], now_ms)
     share.commit(transition)
     share.check()
     return transition

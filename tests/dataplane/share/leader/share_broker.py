@@ -52,7 +52,9 @@ from tests.dataplane.fetching.consumers import Shelf, Wire
 TOPIC, ID = "t", b"t" * 16
 GROUP = "g"
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-Ranges = Sequence[tuple[int, int, Sequence[int]]]
+Range = tuple[int, int, Sequence[int]] | tuple[int, int, Sequence[int], int]
+"""First and last offset, types, and the delay in ms of released records."""
+Ranges = Sequence[Range]
 
 BROKER_SETTINGS = {
     "group.share.record.lock.duration.ms": 30_000,
@@ -86,6 +88,8 @@ class Stored:
 
     def __post_init__(self) -> None:
         self.states: dict[int, tuple[DurableState, int]] = {}
+        self.times: dict[int, int] = {}
+        """Times before which nobody gets a record."""
         self.open: dict[tuple[int, int], list[StateBatch]] = {}
 
     @property
@@ -101,18 +105,19 @@ class Stored:
     def copy(self) -> Stored:
         """Return the state at this moment."""
         copied = Stored(self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete)
-        copied.states = dict(self.states)
+        copied.states, copied.times = dict(self.states), dict(self.times)
         copied.open = {producer: list(batches) for producer, batches in self.open.items()}
         return copied
 
     def put(self, batch: StateBatch) -> None:
         for offset in range(batch.first, batch.last + 1):
             self.states[offset] = batch.state, batch.delivery_count
+            self.times[offset] = batch.not_before_ms
 
     @property
     def batches(self) -> list[StateBatch]:
         return [
-            StateBatch(offset, offset, state, count)
+            StateBatch(offset, offset, state, count, self.times.get(offset, 0))
             for offset, (state, count) in sorted(self.states.items())
             if offset >= self.start_offset
         ]
@@ -402,15 +407,13 @@ class Member:
             self.epoch += 1
 
     async def acknowledge_in(
-        self, writer: TransactionalProducer, *ranges: tuple[int, int, Sequence[int]], **fields: Any
+        self, writer: TransactionalProducer, *ranges: Range, **fields: Any
     ) -> TxnShareAcknowledgeResponse:
         """Send a TxnShareAcknowledge at the next epoch, and return its answer."""
         self.send_acknowledgements_in(writer, *ranges, **fields)
         return cast(TxnShareAcknowledgeResponse, await self.answered(TxnShareAcknowledgeRequest, 0))
 
-    def send_acknowledgements_in(
-        self, writer: TransactionalProducer, *ranges: tuple[int, int, Sequence[int]], **fields: Any
-    ) -> None:
+    def send_acknowledgements_in(self, writer: TransactionalProducer, *ranges: Range, **fields: Any) -> None:
         """Send a TxnShareAcknowledge at the next epoch."""
         partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=_batches(ranges))
         values: dict[str, Any] = {
@@ -446,7 +449,11 @@ class Member:
         return acquired(await self.fetch(**({"max_wait_ms": 20_000} | fields)))
 
     async def acknowledge(
-        self, *ranges: tuple[int, int, Sequence[int]], topic_id: bytes = ID, partition: int = 0, **fields: Any
+        self,
+        *ranges: Range,
+        topic_id: bytes = ID,
+        partition: int = 0,
+        **fields: Any,
     ) -> ShareAcknowledgeResponse:
         """Send a ShareAcknowledge at the next epoch, and return its answer."""
         values: dict[str, Any] = {
@@ -474,8 +481,13 @@ class Member:
 
 def _batches(ranges: Ranges) -> list[AcknowledgementBatch]:
     return [
-        AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
-        for first, last, types in ranges
+        AcknowledgementBatch(
+            first_offset=found[0],
+            last_offset=found[1],
+            acknowledge_types=list(found[2]),
+            delay_ms=found[3] if len(found) == 4 else 0,
+        )
+        for found in ranges
     ]
 
 
