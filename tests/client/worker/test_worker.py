@@ -700,7 +700,7 @@ async def test_long_delays_go_through_the_retry_topic(cluster: LocalCluster, top
     assert [attempt for value, attempt, _ in seen if value == b"2"] == [1, 2, 3]
     assert {where for value, attempt, where in seen if attempt > 1} == {f"{topic}.retry"}
     (letter,) = [Letter.of(record) for record in await read_all(cluster, f"{topic}.dlq")]
-    assert (letter.attempts, letter.value) == (3, b"2")
+    assert (letter.attempts, letter.value, letter.topic) == (3, b"2", topic)
 
 
 def test_the_synchronous_worker(cluster: LocalCluster, topic: str) -> None:
