@@ -156,6 +156,16 @@ class UnreadableValue(UnreadableRecords):
         return isinstance(self.reason, NoObjectStore)
 
 
+class LostLock(ClientError):
+    """A record of a share group whose lock ended before the acknowledgement counted.
+
+    The group delivers the record again, to any of its members. If the connection broke after the acknowledgement was
+    sent, the acknowledgement may have counted.
+    """
+
+    error_code = ErrorCode.INVALID_RECORD_STATE
+
+
 class MadeBeforeFork(ClientError):
     """A synchronous client used in a forked child but made by the parent, which keeps its connections."""
 

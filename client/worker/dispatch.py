@@ -16,13 +16,14 @@ from ..error_names import error_type
 from ..exactly_once.batch import NewRecord
 from ..failures import SerializationFailed
 from ..records import ConsumerRecord, TopicPartition
+from ..rejection import Reject
 from .handlers import HandlerCaller
 from .letters import DeadLetter, error_text, letter_headers
 from .partition_tasks import Task
 from .retry_notes import note_headers, retry_topic
 from .settling import News, Settlement, check_result, gone_or_done
 from .tasks import DeferredRetry, Halted, HeldRetry, LetterDue, OutdatedResult, Tasks, Verdict
-from .worker_record import Reject, WorkerRecord
+from .worker_record import WorkerRecord
 
 if TYPE_CHECKING:
     from ..tracing.attempts import AttemptTraces

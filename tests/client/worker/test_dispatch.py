@@ -8,8 +8,9 @@ from contextvars import ContextVar
 import pytest
 
 from ottla.client.records import ConsumerRecord
+from ottla.client.rejection import Reject
 from ottla.client.worker.commit_metadata import BeyondCommit, encode
-from ottla.client.worker.worker_record import Reject, WorkerRecord
+from ottla.client.worker.worker_record import WorkerRecord
 from tests.client.worker.dispatch_bench import ORDERS, Bench
 
 
