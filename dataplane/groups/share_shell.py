@@ -112,11 +112,12 @@ class ShareGroups:
         memory, topics = self._dependencies.memory, self._dependencies.topics
         claim = memory.heard_in_share_group(beat, member)
         if claim is not None:
+            names = {*(beat.topics or ()), *(name for each in group.members.values() for name in each.topics)}
+            # The members of a topic share its partitions, and each has one at least.
+            members = len(group.members) + 1
             partitions = sum(
-                topics.counts[topics.ids[name]] for name in beat.topics or () if name in topics.ids
+                topics.counts[topics.ids[name]] + members for name in names if name in topics.ids
             )
-            # A member is added, and each member may have all partitions.
-            partitions *= len(group.members) + 1
             group.claim = memory.assigned(group.group_id, partitions, beat.holders, group.claim)
         return claim
 

@@ -75,11 +75,11 @@ class PeerLink(ABC):
         # A TLS transport serves as the socket and as the source of readiness events.
         self._socket: socket.socket | TlsTransport | None = None
         self._readiness: asyncio.AbstractEventLoop | TlsTransport = self._loop
-        self._connected = False
+        self.is_connected = False
         # The exchange of proofs while it is under way; None once the peer has proved itself, too. This broker may send
         # requests once it has sent its own proof.
         self._proof: ClientProof | None = None
-        self._may_ask = False
+        self.may_ask = False
         self._failed_proofs = self._failed_handshakes = 0
         self._connecting: asyncio.Task[None] | None = None
         self._reconnect_timer: asyncio.TimerHandle | None = None
@@ -92,9 +92,14 @@ class PeerLink(ABC):
         # Received bytes that are not processed yet: the buffer up to `_end`.
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._end = 0
-        self._closed = False
+        self.is_closed = False
 
     # For subclasses
+
+    @property
+    def is_proved(self) -> bool:
+        """True once both ends of the connection have proved themselves."""
+        return self.may_ask and self._proof is None
 
     @abstractmethod
     def _ask(self) -> None:
@@ -123,7 +128,7 @@ class PeerLink(ABC):
 
         `at_once` skips the rest of a reconnect delay, when the peer is known to be back.
         """
-        if self._closed or self._connected or self._connecting is not None:
+        if self.is_closed or self.is_connected or self._connecting is not None:
             return
         if self._reconnect_timer is not None:
             if not at_once:
@@ -154,7 +159,7 @@ class PeerLink(ABC):
         self._connecting = None
         self._socket = wire
         self._readiness = wire if isinstance(wire, TlsTransport) else self._loop
-        self._connected = True
+        self.is_connected = True
         self._failed_handshakes = 0
         self._end = 0
         self._readiness.add_reader(wire.fileno(), self._readable)
@@ -178,8 +183,9 @@ class PeerLink(ABC):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         set_tcp_timeout(sock, round(self._settings.unacknowledged_s_max * 1000), probe=True)
 
-    def _reconnect_later(self) -> None:
-        if self._closed or self._reconnect_timer is not None:
+    def reconnect_later(self) -> None:
+        """Connect again after the delay, which doubles with each attempt."""
+        if self.is_closed or self._reconnect_timer is not None:
             return
         self._reconnect_timer = self._loop.call_later(self._delay_s, self._reconnect)
         self._delay_s = min(self._delay_s * 2, self._settings.reconnect_max_s)
@@ -199,7 +205,7 @@ class PeerLink(ABC):
         self._readiness.remove_writer(sock.fileno())
         sock.close()
         had_proved_itself = self._proof is None
-        self._connected = self._may_ask = False
+        self.is_connected = self.may_ask = False
         self._proof = None
         self._sent.clear()
         self._unsent.clear()
@@ -207,7 +213,7 @@ class PeerLink(ABC):
 
     def close(self) -> None:
         """Disconnect for good."""
-        self._closed = True
+        self.is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
         if self._reconnect_timer is not None:
@@ -227,18 +233,18 @@ class PeerLink(ABC):
         """Send the next message of the exchange in which both sides prove that they are nodes of this cluster."""
         request = AuthenticateNodeRequest(auth_bytes=message)
         name = f"broker-{self._credentials.node_id}"
-        self._write(encode_request(request, 0, self._next_correlation_id(), name))
+        self.write(encode_request(request, 0, self.next_correlation_id(), name))
 
     def _take_proof(self, proof: ClientProof, frame: memoryview) -> None:
         correlation_id, answer = decode_response(AuthenticateNodeRequest, frame, 0)
-        self._expect(correlation_id)
+        self.expect(correlation_id)
         try:
             message = proof.receive(answer.auth_bytes)
         except ProofRefused as error:
             self._disconnect(error)
             return
         if not proof.done:
-            self._may_ask = True
+            self.may_ask = True
             self._say(message)
             self._ask()
             return
@@ -258,13 +264,14 @@ class PeerLink(ABC):
 
     # Requests
 
-    def _next_correlation_id(self) -> int:
+    def next_correlation_id(self) -> int:
         """Return the id of a request that is about to be sent, and note when it is sent."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._sent.append((self._correlation_id, self._loop.time()))
         return self._correlation_id
 
-    def _write(self, frame: bytes | bytearray) -> None:
+    def write(self, frame: bytes | bytearray) -> None:
+        """Send a frame, behind the frames that the socket has not taken yet."""
         assert self._socket is not None
         if self._unsent:
             self._unsent += frame
@@ -364,7 +371,8 @@ class PeerLink(ABC):
         else:
             self._take_proof(self._proof, frame)
 
-    def _expect(self, correlation_id: int) -> None:
+    def expect(self, correlation_id: int) -> None:
+        """Note the answer to the oldest request. Raises MalformedMessage if this is another answer."""
         if not self._sent:
             raise MalformedMessage(f"an answer to request {correlation_id}, none was sent")
         expected, _ = self._sent.popleft()

@@ -84,15 +84,15 @@ class LeaderLink(PeerLink):
 
     def _ask(self) -> None:
         self._send_is_due = False
-        if not self._connected:
+        if not self.is_connected:
             self.connect()
             return
-        if not self._may_ask:
+        if not self.may_ask:
             return
         fetch = self.session.next_fetch(self._broker_epoch())
         if fetch is None:
             return
-        self._write(write_fetch(fetch, self._fetch_wait_max_ms, self._next_correlation_id()))
+        self.write(write_fetch(fetch, self._fetch_wait_max_ms, self.next_correlation_id()))
         if self.session.has_more_to_say:
             self._send_soon()
 
@@ -100,7 +100,7 @@ class LeaderLink(PeerLink):
 
     def _answered(self, frame: memoryview) -> None:
         correlation_id, answer = read_answer(frame) or decode_any_answer(frame)
-        self._expect(correlation_id)
+        self.expect(correlation_id)
         if self.session.answered(answer):
             self._ask()
         else:
@@ -108,8 +108,8 @@ class LeaderLink(PeerLink):
 
     def _lost(self, *, had_proved_itself: bool) -> None:
         self.session.disconnected()
-        self._reconnect_later()
-        if had_proved_itself and not self._closed:
+        self.reconnect_later()
+        if had_proved_itself and not self.is_closed:
             self._on_lost(self.peer_id)
 
     def _peer_proved(self) -> None:
@@ -117,7 +117,7 @@ class LeaderLink(PeerLink):
         pass
 
     def _unreachable(self) -> None:
-        self._reconnect_later()
+        self.reconnect_later()
 
     def _open_session(self) -> None:
         self.session.open_anew()

@@ -292,6 +292,18 @@ async def test_offsets_of_a_group_that_does_not_exist_are_altered(coordinator: C
     assert coordinator.persister.states["g", a, 0].start_offset == 5
 
 
+async def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_not_altered(coordinator: Coordinator) -> None:
+    a, b, share = coordinator.id_of("a"), coordinator.id_of("b"), coordinator.shard.share
+    coordinator.persister.gate.clear()
+    first = asyncio.create_task(share.alter("g", {(b, 0): 1}, NOBODY))
+    await until(lambda: coordinator.shard.groups)
+    second = asyncio.create_task(share.alter("g", {(a, 0): 5, (b, 0): 6}, NOBODY))
+    coordinator.topics.delete("a")
+    coordinator.persister.gate.set()
+    assert await first == await second == {(b, 0): ErrorCode.NONE}
+    assert coordinator.persister.states["g", b, 0].start_offset == 6
+
+
 async def test_offsets_are_deleted_by_topic(coordinator: Coordinator) -> None:
     a, b = coordinator.id_of("a"), coordinator.id_of("b")
     await coordinator.ready("m", "a")
