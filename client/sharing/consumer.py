@@ -9,15 +9,18 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import islice
 from types import TracebackType
 from typing import Final, Unpack
 
 from ...protocol.errors import KafkaError
 from ...protocol.messages.share_fetch import AcknowledgeType
 from ..arguments import timeout, topic_name, whole_number
+from ..consuming.large_messages.referenced import ReferencedValues
 from ..consuming.options import check_topics
 from ..failures import ClientClosed, LostLock, SerializationFailed
 from ..lifecycle import Lifecycle, ReadWithAwait
+from ..objects.references import is_reference
 from ..options import checks_options
 from ..records import ConsumerRecord, TopicPartition
 from ..segment_header import segment_of
@@ -28,6 +31,8 @@ from .options import SHARE_OPTIONS, ShareConsumerOptions, ShareSettings
 from .places import Place
 from .tasks import Acknowledgement, ShareTask
 
+LOOKAHEAD: Final = 64
+"""The number of waiting records among which values of objects are fetched ahead."""
 TASKS_PER_READ: Final = 2_000
 """The most tasks that one read returns, since making them blocks the event loop."""
 
@@ -79,6 +84,11 @@ class ShareConsumer(ReadWithAwait):
             max_wait_ms=settings.acquiring.fetch_max_wait_ms,
         )
         self._deserialization = settings.tasks.deserialization()
+        self._referenced = settings.references.referenced_values(
+            connection.request_timeout_ms / 1000, self._fetcher.wake_readers
+        )
+        self.handling = settings.tracing.handling(connection.client_id, sharing.group_id)
+        """The maker of the spans of tasks' blocks; None without traces."""
         self._blocks: set[HeldRecord] = set()
         """The records of tasks whose blocks are open."""
         self._blocks_ended = asyncio.Event()
@@ -150,6 +160,8 @@ class ShareConsumer(ReadWithAwait):
                 )
         finally:
             self._life.stopped()
+            if self._referenced is not None:
+                self._referenced.keep(())
             await fetcher.stop()
             await self._member.leave()
             await self._cluster.close()
@@ -235,7 +247,8 @@ class ShareConsumer(ReadWithAwait):
                 fetcher.waiting.popleft()
                 continue
             try:
-                record = self._readable(waiting)
+                if (record := self._readable(waiting)) is None:
+                    return None
             except KafkaError as error:
                 if self._settings.tasks.unreadable == "raise" and not or_raise:
                     return None
@@ -250,11 +263,20 @@ class ShareConsumer(ReadWithAwait):
             return ShareTask.of(record, waiting.held, self)
         return None
 
-    def _readable(self, waiting: Waiting) -> ConsumerRecord:
-        """Return the record with key and value deserialized. Raises KafkaError."""
+    def _readable(self, waiting: Waiting) -> ConsumerRecord | None:
+        """Return the record with key and value deserialized; None while its value is on the way. Raises KafkaError."""
         record = waiting.content
         if isinstance(record, KafkaError):
             raise record
+        if self._referenced is not None and record.headers:
+            found = self._with_value(record, self._referenced)
+            if found is None:
+                return None
+            record = found
+        return record if self._deserialization is None else self._deserialization.record(record)
+
+    def _with_value(self, record: ConsumerRecord, values: ReferencedValues) -> ConsumerRecord | None:
+        """Return the record with the value that it refers to; None while the value is on the way. Raises KafkaError."""
         if segment_of(record.headers) is not None:
             where = TopicPartition(record.topic, record.partition)
             raise SerializationFailed(
@@ -263,7 +285,19 @@ class ShareConsumer(ReadWithAwait):
                 partition=where,
                 offset=record.offset,
             )
-        return record if self._deserialization is None else self._deserialization.record(record)
+        if not is_reference(record.headers):
+            return record
+        where = TopicPartition(record.topic, record.partition)
+        contents = (waiting.content for waiting in islice(self._fetcher.waiting, LOOKAHEAD))
+        following = [
+            content
+            for content in contents
+            if isinstance(content, ConsumerRecord) and (content.topic, content.partition) == where
+        ]
+        found = values.resolve(where, following, most=1)
+        if found.failure is not None:
+            raise found.failure
+        return found.records[0] if found.records else None
 
     def _give_up(self, waiting: Waiting, error: KafkaError) -> None:
         """Reject an unreadable record, or release it and raise its error."""
@@ -298,8 +332,11 @@ class ShareConsumer(ReadWithAwait):
             self._fetcher.wake()
 
     def begin_block(self, held: HeldRecord) -> None:
-        """Note that a task's block begins. Raises RuntimeError for a task that was acknowledged, LostLock."""
+        """Note that a task's block begins. Raises RuntimeError for a task that was acknowledged, LostLock, and
+        ClientClosed for a task that the consumer released when it stopped."""
         self._life.check_here(or_stopping=True)
+        if held.is_settled and self._life.stopping:
+            raise ClientClosed("the share consumer was stopped, and has released the task")
         if held.is_settled:
             raise RuntimeError(f"the task at offset {held.first} was acknowledged before")
         if held.is_lost:

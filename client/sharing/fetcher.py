@@ -7,7 +7,6 @@ waiting acknowledgements, or the acknowledgements alone if nothing is to be fetc
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict, deque
 from collections.abc import Coroutine, Set
 from contextlib import suppress
@@ -31,8 +30,6 @@ from .prefetch import Prefetch
 BUSY_WAIT_MS: Final = 100
 """The longest wait of a fetch at a leader while the program has tasks of it, since their acknowledgements wait for the
 fetch's answer."""
-
-logger = logging.getLogger(__name__)
 
 
 class Waiting(NamedTuple):
@@ -215,8 +212,7 @@ class ShareFetcher:
         self._place(now_s)
         next_s = min(self._paused_s.values(), default=inf)
         for leader in list(self._leaders.values()):
-            for held in leader.watch_locks(now_s):
-                self._lost(held)
+            leader.watch_locks(now_s)
             next_s = min(next_s, leader.locks.next_s())
             if leader.task is not None:
                 continue
@@ -318,15 +314,6 @@ class ShareFetcher:
             leader.retry_at_s = self._now() + self._options.retry_backoff_max_ms / 1000
             self.fail(error)
         self._in_need = True
-
-    def _lost(self, held: HeldRecord) -> None:
-        if held in self.out:
-            logger.warning(
-                "share group %r: the lock of a task at offset %s of partition %s has ended: it is delivered again",
-                self._options.group_id,
-                held.first,
-                held.place.partition,
-            )
 
     # answers
 

@@ -44,9 +44,9 @@ from .tasks import Acknowledgement
 LANE: Final = "share"
 RENEWING_VERSION: Final = 2
 """The version of ShareAcknowledge from which on it renews locks (KIP-1222)."""
-NOT_ENABLED: Final = "not enabled"
-"""The part of a broker's error message by which it refuses renewals for the whole group, with the code of a lost lock.
-"""
+NOT_ENABLED: Final = ("not enabled", "share.renew.acknowledge.enable")
+"""Parts of the error messages with which brokers of Apache Kafka and of Ottla refuse renewals for the whole group. The
+code is that of a lost lock."""
 
 logger = logging.getLogger(__name__)
 
@@ -146,15 +146,13 @@ class ShareLeader:
         """Acknowledge acquired offsets that have no record."""
         self.acks.add(place, first, last, AcknowledgeType.GAP)
 
-    def watch_locks(self, now_s: float) -> list[HeldRecord]:
-        """Ask for the due renewals, and return the records whose locks have ended."""
-        ended = self.locks.ended(now_s)
-        self._lose(ended, "it ended before an acknowledgement or a renewal")
+    def watch_locks(self, now_s: float) -> None:
+        """Ask for the due renewals, and give up the records whose locks have ended."""
+        self._lose(self.locks.ended(now_s), "the lock ended before an acknowledgement or a renewal")
         due = self.locks.to_renew(now_s)
         if self._can_renew:
             for held in due:
                 self.renewals.add(held.place, held.first, held.last, AcknowledgeType.RENEW)
-        return ended
 
     def _renew(self, held: HeldRecord) -> Acknowledgement:
         if (answer := self._renewed.get(held)) is None:
@@ -220,7 +218,7 @@ class ShareLeader:
         if response.acquisition_lock_timeout_ms > 0:
             self.locks.duration_s = response.acquisition_lock_timeout_ms / 1000
         for place, answer in _answers(response):
-            if answer.error_code and NOT_ENABLED in (answer.error_message or ""):
+            if answer.error_code and any(part in (answer.error_message or "") for part in NOT_ENABLED):
                 self._stop_renewing("share.renew.acknowledge.enable is false for the group")
                 return
             self._settle_renewals(place, ErrorCode.of(answer.error_code), answer.error_message)
@@ -334,12 +332,13 @@ class ShareLeader:
             if (answer := self._renewed.pop(held, None)) is not None:
                 answer.settle()
         self._pause_after(answered)
-        for first in (*answered.lost, *answered.refused):
+        lost = [self._held[place, first] for first in answered.lost if (place, first) in self._held]
+        self._lose([held for held in lost if held in self.locks], message or code.message)
+        for first in answered.refused:
             held = self._held.get((place, first))
             if held is not None and (answer := self._renewed.pop(held, None)) is not None:
-                answer.settle(
-                    LostLock(f"the lock at offset {first} was not renewed: {message or code.message}")
-                )
+                where = f"renewal of offset {first}"
+                answer.settle(self._cluster.failure(code, where, message, operation="READ"))
 
     def _unanswered(self, queue: AcknowledgementQueue) -> None:
         """Send acknowledgements again that an answer leaves out."""
@@ -361,7 +360,7 @@ class ShareLeader:
             answer.settle(error)
 
     def _lose(self, records: Iterable[HeldRecord], why: str) -> None:
-        acknowledged = 0
+        open_tasks = acknowledged = 0
         for held in records:
             held.is_lost, held.reason = True, why
             self.locks.drop(held)
@@ -369,13 +368,16 @@ class ShareLeader:
             self.acks.discard(held.place, held.first)
             self._held.pop((held.place, held.first), None)
             acknowledged += held in self._answers
+            open_tasks += not held.is_settled
             for answers in (self._answers, self._renewed):
                 if (answer := answers.pop(held, None)) is not None:
                     answer.settle(LostLock(f"the lock of the record at offset {held.first} is lost: {why}"))
-        if acknowledged:
+        if acknowledged or open_tasks:
             logger.warning(
-                "share group %r: %s acknowledgements did not count, and their records are delivered again: %s",
+                "share group %r: %d locks are lost, and %d acknowledgements did not count; the records are delivered "
+                "again: %s",
                 self._options.group_id,
+                open_tasks,
                 acknowledged,
                 why,
             )

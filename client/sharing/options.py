@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Required
 
 from ...protocol.messages.share_fetch import AcquireMode
 from ..connections.options import CLIENT_ID_MEANING, ConnectionOptions
 from ..consuming.deserialization import Deserialization, Deserializer, deserialization
+from ..consuming.large_messages.assembly import LargeMessageStats
+from ..consuming.large_messages.referenced import ReferencedValues
 from ..declared_options import declared_options, optional, required
+from ..large_message_options import LargeMessages, check_large_messages
+from ..objects.opening import open_store
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
+from ..tracing.options import TracingOptions
 from .leader import LeaderOptions
 from .membership import ShareGroupOptions
 
@@ -44,6 +49,10 @@ class ShareConsumerOptions(SecurityKeywords, total=False):
     key_deserializer: Deserializer | None
     value_deserializer: Deserializer | None
     unreadable: Literal["raise", "reject"]
+    large_messages: LargeMessages
+    large_message_store: str | None
+    large_message_buffer_bytes: int
+    tracing: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +164,53 @@ class TaskOptions:
         return deserialization(self.key_deserializer, self.value_deserializer)
 
 
-SHARE_GROUPS = (ShareConnection, SharingOptions, AcquiringOptions, TaskOptions, SecurityOptions)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceOptions:
+    """Options of large messages."""
+
+    large_messages: LargeMessages = optional(
+        True,
+        "Whether the consumer fetches a value that a Producer has kept as an object. A value that was split into "
+        "several records is unreadable, as different members may get its parts. False: records as they are in the log. "
+        '`"reference"` is the same as True, and needs the store.',
+    )
+    large_message_store: str | None = optional(
+        None,
+        "Store of the values that records refer to, as for a Producer. None: the read of such a record is an error.",
+    )
+    large_message_buffer_bytes: int = optional(
+        64 * 1024 * 1024, "Fetched values in memory. A value that is larger is an error.", unit="bytes"
+    )
+
+    def __post_init__(self) -> None:
+        """Raise TypeError and ValueError for an invalid value or combination."""
+        check_large_messages(self.large_messages, self.large_message_store)
+
+    def referenced_values(self, patience_s: float, arrived: Callable[[], None]) -> ReferencedValues | None:
+        """Return the values that records refer to; None if references are read as they are.
+
+        `patience_s`: the time in seconds for a value to come. Raises ValueError for an invalid store, and
+        ModuleNotFoundError if a package is missing for it.
+        """
+        if not self.large_messages:
+            return None
+        url = self.large_message_store
+        store = None if url is None else open_store(url, patience_s)
+        values = ReferencedValues(store, self.large_message_buffer_bytes, LargeMessageStats(), arrived)
+        # Tasks are taken in the order of their arrival: the next task may need the room of the values after it.
+        values.begin_read(lambda _: True, lambda _: False)
+        return values
+
+
+SHARE_GROUPS = (
+    ShareConnection,
+    SharingOptions,
+    AcquiringOptions,
+    TaskOptions,
+    ReferenceOptions,
+    TracingOptions,
+    SecurityOptions,
+)
 SHARE_OPTIONS = declared_options(*SHARE_GROUPS)
 
 
@@ -167,6 +222,8 @@ class ShareSettings:
     sharing: SharingOptions
     acquiring: AcquiringOptions
     tasks: TaskOptions
+    references: ReferenceOptions
+    tracing: TracingOptions
     security: SecurityOptions
 
     @classmethod
@@ -177,5 +234,7 @@ class ShareSettings:
             sharing=group_of(SharingOptions, options),
             acquiring=group_of(AcquiringOptions, options),
             tasks=group_of(TaskOptions, options),
+            references=group_of(ReferenceOptions, options),
+            tracing=group_of(TracingOptions, options),
             security=group_of(SecurityOptions, options),
         )

@@ -7,13 +7,17 @@ import logging
 from collections.abc import Callable, Generator
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ...protocol.messages.share_fetch import AcknowledgeType
 from ..failures import LostLock
+from ..lifecycle import UsedWithAwait
 from ..records import ConsumerRecord
 from ..rejection import Reject
 from .locks import HeldRecord
+
+if TYPE_CHECKING:
+    from ..tracing.spans import Handling, SpanInHand
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +77,10 @@ def _wake(waiter: asyncio.Future[None], _: Acknowledgement) -> None:
 class TaskOwner(Protocol):
     """The consumer of a task, as the task sees it."""
 
+    @property
+    def handling(self) -> Handling | None:
+        """The maker of the spans of handled records; None without traces."""
+
     def acknowledge(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
         """Send an acknowledgement. Raises ClientClosed, and RuntimeError on another loop."""
 
@@ -86,7 +94,7 @@ class TaskOwner(Protocol):
         """Release a task that the program has dropped without an acknowledgement. Any thread may call it."""
 
 
-class ShareTask(ConsumerRecord):
+class ShareTask(ConsumerRecord, UsedWithAwait):
     """A record of a share group, locked for this consumer until it is acknowledged.
 
     As a block it is accepted at the end, released if the block raises, and rejected if the block raises Reject:
@@ -105,6 +113,7 @@ class ShareTask(ConsumerRecord):
 
     _owner: TaskOwner
     _held: HeldRecord
+    _span: SpanInHand | None
 
     @classmethod
     def of(cls, record: ConsumerRecord, held: HeldRecord, owner: TaskOwner) -> Self:
@@ -112,6 +121,7 @@ class ShareTask(ConsumerRecord):
         made = tuple.__new__(cls, record)
         made._held = held
         made._owner = owner
+        made._span = None
         return made
 
     @property
@@ -152,13 +162,33 @@ class ShareTask(ConsumerRecord):
         return self._owner.acknowledge(self._held, AcknowledgeType.RENEW)
 
     async def __aenter__(self) -> Self:
-        self._owner.begin_block(self._held)
+        self.enter()
+        self.begin_span()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        self.end_span(error)
         return self.leave(error)
+
+    # The parts of a block, for facades such as client.sync: those of the owner's loop, and those of the block's thread.
+
+    def enter(self) -> None:
+        """Begin a block. Raises LostLock, RuntimeError if the task was acknowledged before, and ClientClosed."""
+        self._owner.begin_block(self._held)
+
+    def begin_span(self) -> None:
+        """Begin the span of the block, if there are traces, in the context of the caller."""
+        if self._owner.handling is not None:
+            self._span = self._owner.handling.in_hand()
+            self._span.begin(self)
+
+    def end_span(self, error: BaseException | None) -> None:
+        """End the span of the block. `error` is the exception of the block."""
+        if self._span is not None:
+            self._span.end(error)
+            self._span = None
 
     def leave(self, error: BaseException | None) -> bool:
         """Acknowledge the record at the end of its block; return whether the block's exception is handled. A block that
