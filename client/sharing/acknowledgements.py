@@ -40,7 +40,7 @@ MOMENTARY: Final = frozenset(
 """Errors of a broker that could not store an acknowledgement, beside the retriable ones: the lock still holds."""
 
 
-class AcknowledgedRange(NamedTuple):
+class AcknowledgementRange(NamedTuple):
     """Offsets with one type of acknowledgement, an AcknowledgeType."""
 
     first: int
@@ -61,7 +61,7 @@ class Answered:
     """True if acknowledgements have to be sent again after a pause."""
 
 
-_Ranges = dict[int, AcknowledgedRange]
+_Ranges = dict[int, AcknowledgementRange]
 
 
 class AcknowledgementQueue:
@@ -94,7 +94,7 @@ class AcknowledgementQueue:
 
     def add(self, place: Place, first: int, last: int, kind: int) -> None:
         """Add an acknowledgement of one type for the offsets from `first` to `last`."""
-        self._waiting.setdefault(place, {})[first] = AcknowledgedRange(first, last, kind)
+        self._waiting.setdefault(place, {})[first] = AcknowledgementRange(first, last, kind)
 
     def discard(self, place: Place, first: int) -> None:
         """Drop the acknowledgement that begins at `first`, if it was not sent yet."""
@@ -103,7 +103,7 @@ class AcknowledgementQueue:
             if not waiting:
                 del self._waiting[place]
 
-    def take(self) -> dict[Place, list[AcknowledgedRange]]:
+    def take(self) -> dict[Place, list[AcknowledgementRange]]:
         """Return the acknowledgements of the next request, and note them as sent: ranges in order, neighbours of one
         type joined. A partition with suspects has a part of these alone."""
         for place in [*self._waiting, *(place for place in self._suspects if place not in self._waiting)]:
@@ -143,8 +143,8 @@ class AcknowledgementQueue:
         self._suspects.setdefault(place, []).extend(halves)
 
 
-def _joined(ranges: _Ranges) -> Iterator[AcknowledgedRange]:
-    current: AcknowledgedRange | None = None
+def _joined(ranges: _Ranges) -> Iterator[AcknowledgementRange]:
+    current: AcknowledgementRange | None = None
     for first in sorted(ranges):
         following = ranges[first]
         if current is not None and current.last + 1 == first and current.type == following.type:

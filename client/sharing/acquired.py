@@ -38,7 +38,7 @@ class AcquiredDamage(NamedTuple):
 
 
 @dataclass(slots=True)
-class Acquired:
+class AcquiredOffsets:
     """The acquired offsets of an answer: records, damaged offsets, and gaps (first and last offsets without records).
     Each list is in the order of offsets."""
 
@@ -54,7 +54,7 @@ class _Reading:
         self.partition = partition
         self.ranges = sorted(ranges, key=lambda acquired: acquired.first_offset)
         self.firsts = [acquired.first_offset for acquired in self.ranges]
-        self.found = Acquired()
+        self.found = AcquiredOffsets()
         self.position = self.firsts[0] if self.firsts else 0
         """The first offset that is not decided yet."""
 
@@ -101,7 +101,7 @@ def acquired_records(
     ranges: Sequence[AcquiredRecords],
     *,
     check_crcs: bool = True,
-) -> Acquired:
+) -> AcquiredOffsets:
     """Return the acquired offsets of an answer, whose bytes are `batches`. It raises nothing: damage is a part of the
     result."""
     reading = _Reading(partition, ranges)

@@ -18,18 +18,18 @@ from ...protocol.messages.share_fetch import AcknowledgeType
 from ..arguments import timeout, topic_name, whole_number
 from ..consuming.large_messages.referenced import ReferencedValues
 from ..consuming.options import check_topics
-from ..failures import ClientClosed, LostLock, SerializationFailed
+from ..failures import ClientClosed, SerializationFailed
 from ..lifecycle import Lifecycle, ReadWithAwait
 from ..objects.references import is_reference
 from ..options import checks_options
 from ..records import ConsumerRecord, TopicPartition
 from ..segment_header import segment_of
 from .fetcher import ShareFetcher, Waiting
-from .locks import HeldRecord
 from .membership import ShareGroupMember
-from .options import SHARE_OPTIONS, ShareConsumerOptions, ShareSettings
+from .options import SHARE_OPTIONS, ShareConsumerOptions, ShareConsumerSettings
+from .outstanding import OutstandingTasks
 from .places import Place
-from .tasks import Acknowledgement, ShareTask
+from .tasks import ShareTask, task_of
 
 LOOKAHEAD: Final = 64
 """The number of waiting records among which values of objects are fetched ahead."""
@@ -66,12 +66,11 @@ class ShareConsumer(ReadWithAwait):
         if not topics:
             raise TypeError("ShareConsumer needs a topic, as in ShareConsumer('tasks', group_id='mailers')")
         names = tuple(dict.fromkeys(map(topic_name, topics)))
-        settings = ShareSettings.of(options)
+        settings = ShareConsumerSettings.of(options)
         connection, sharing = settings.connection, settings.sharing
         self._settings = settings
         self._topics = names
         self._life = Lifecycle("share consumer")
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._cluster = connection.cluster(settings.security)
         self._member = ShareGroupMember(
             self._cluster, sharing.of_member(names, connection), assigned=self._assigned, failed=self._failed
@@ -87,11 +86,12 @@ class ShareConsumer(ReadWithAwait):
         self._referenced = settings.references.referenced_values(
             connection.request_timeout_ms / 1000, self._fetcher.wake_readers
         )
-        self.handling = settings.tracing.handling(connection.client_id, sharing.group_id)
-        """The maker of the spans of tasks' blocks; None without traces."""
-        self._blocks: set[HeldRecord] = set()
-        """The records of tasks whose blocks are open."""
-        self._blocks_ended = asyncio.Event()
+        self._outstanding = OutstandingTasks(
+            self._fetcher,
+            self._life,
+            sharing.group_id,
+            settings.tracing.handling(connection.client_id, sharing.group_id),
+        )
         self._stopping: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> ShareConsumer:
@@ -116,7 +116,7 @@ class ShareConsumer(ReadWithAwait):
         """Reach the cluster and join the group. Raises KafkaError; VersionUnsupported if the cluster has no share
         groups."""
         self._life.start()
-        self._loop = asyncio.get_running_loop()
+        self._outstanding.loop = asyncio.get_running_loop()
         try:
             await self._cluster.start()
             self._fetcher.start(frozenset(self._topics))
@@ -132,7 +132,9 @@ class ShareConsumer(ReadWithAwait):
 
     async def stop(self) -> None:
         """Let the blocks of tasks end for up to `drain_s`, have all acknowledgements answered, leave the group, and
-        close; idempotent. Other tasks of the program are released. A cancelled caller does not interrupt it."""
+        close; idempotent. Other tasks of the program are released. A cancelled caller does not interrupt it.
+
+        Call it outside the blocks of tasks, since it waits for them."""
         if self._life.stop():
             self._stopping = asyncio.ensure_future(self._stop())
             await asyncio.shield(self._stopping)
@@ -144,15 +146,8 @@ class ShareConsumer(ReadWithAwait):
         fetcher.drain()
         fetcher.wake_readers()
         try:
-            await self._blocks_end()
-            left = list(fetcher.out)
-            for held in left:
-                with suppress(LostLock):
-                    self._send(held, AcknowledgeType.RELEASE)
-            if left:
-                logger.warning(
-                    "share group %r: released %s tasks at the end of the consumer", group, len(left)
-                )
+            await self._outstanding.blocks_end(self._settings.sharing.drain_s)
+            self._outstanding.release_all()
             patience_s = self._settings.connection.request_timeout_ms / 1000
             if not await fetcher.flush(patience_s):
                 logger.warning(
@@ -165,13 +160,6 @@ class ShareConsumer(ReadWithAwait):
             await fetcher.stop()
             await self._member.leave()
             await self._cluster.close()
-
-    async def _blocks_end(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.sharing.drain_s):
-                while self._blocks:
-                    self._blocks_ended.clear()
-                    await self._blocks_ended.wait()
 
     # reading
 
@@ -260,7 +248,7 @@ class ShareConsumer(ReadWithAwait):
             fetcher.prefetch.took(1)
             if not fetcher.waiting:
                 fetcher.wake()
-            return ShareTask.of(record, waiting.held, self)
+            return task_of(record, waiting.held, self._outstanding)
         return None
 
     def _readable(self, waiting: Waiting) -> ConsumerRecord | None:
@@ -308,67 +296,6 @@ class ShareConsumer(ReadWithAwait):
         waiting.leader.acknowledge(waiting.held, AcknowledgeType.REJECT)
         self._fetcher.wake()
         logger.warning("share group %r: rejected: %s", self._settings.sharing.group_id, error)
-
-    # the owner of tasks
-
-    def acknowledge(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
-        """Send the acknowledgement of a task, on whose methods programs call it. Raises LostLock, RuntimeError and
-        ClientClosed."""
-        self._life.check_here(or_stopping=True)
-        if held.is_settled:
-            raise RuntimeError(f"the task at offset {held.first} was acknowledged before")
-        return self._send(held, kind)
-
-    def _send(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
-        leader = self._fetcher.out.get(held)
-        if leader is None:
-            raise LostLock(f"the lock of the record at offset {held.first} is lost: {held.reason}")
-        try:
-            return leader.acknowledge(held, kind)
-        finally:
-            if kind is not AcknowledgeType.RENEW:
-                held.is_settled = True
-                self._fetcher.done(held)
-            self._fetcher.wake()
-
-    def begin_block(self, held: HeldRecord) -> None:
-        """Note that a task's block begins. Raises RuntimeError for a task that was acknowledged, LostLock, and
-        ClientClosed for a task that the consumer released when it stopped."""
-        self._life.check_here(or_stopping=True)
-        if held.is_settled and self._life.stopping:
-            raise ClientClosed("the share consumer was stopped, and has released the task")
-        if held.is_settled:
-            raise RuntimeError(f"the task at offset {held.first} was acknowledged before")
-        if held.is_lost:
-            held.is_settled = True
-            self._fetcher.done(held)
-            raise LostLock(f"the lock of the record at offset {held.first} is lost: {held.reason}")
-        self._blocks.add(held)
-
-    def end_block(self, held: HeldRecord) -> None:
-        """Note that a task's block has ended."""
-        self._blocks.discard(held)
-        self._fetcher.done(held)
-        self._blocks_ended.set()
-
-    def forget(self, held: HeldRecord) -> None:
-        """Release a task that the program has dropped without an acknowledgement. Any thread may call it."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # The loop is closed.
-                self._loop.call_soon_threadsafe(self._release_dropped, held)
-
-    def _release_dropped(self, held: HeldRecord) -> None:
-        if held.is_settled or held not in self._fetcher.out:
-            return
-        with suppress(LostLock):
-            self._send(held, AcknowledgeType.RELEASE)
-            logger.warning(
-                "share group %r: the program dropped a task without an acknowledgement: partition %s, offset %s; it is "
-                "released",
-                self._settings.sharing.group_id,
-                held.place.partition,
-                held.first,
-            )
 
     # the owner of the member
 

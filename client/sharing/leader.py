@@ -35,10 +35,10 @@ from ..connections.cluster import Cluster
 from ..connections.connection import Connection
 from ..connections.metadata import BrokerAddress
 from ..failures import LostLock, VersionUnsupported
-from .acknowledgements import AcknowledgedRange, AcknowledgementQueue, Answered
+from .acknowledgements import AcknowledgementQueue, AcknowledgementRange, Answered
 from .locks import HeldRecord, Locks
 from .places import Place, by_topic
-from .sessions import ShareSession
+from .sessions import MemberSession
 from .tasks import Acknowledgement
 
 LANE: Final = "share"
@@ -86,7 +86,7 @@ class ShareLeader:
         self, cluster: Cluster, options: LeaderOptions, member_id: str, broker_id: int, fetched: Fetched
     ) -> None:
         self.broker_id = broker_id
-        self.session = ShareSession()
+        self.session = MemberSession()
         self.locks = Locks()
         self.acks = AcknowledgementQueue()
         self.renewals = AcknowledgementQueue()
@@ -258,7 +258,7 @@ class ShareLeader:
         return connection
 
     async def _send(
-        self, ranges: Mapping[Place, list[AcknowledgedRange]], *, is_renew: bool
+        self, ranges: Mapping[Place, list[AcknowledgementRange]], *, is_renew: bool
     ) -> ShareAcknowledgeResponse:
         connection = await self._connect()
         request = ShareAcknowledgeRequest(
@@ -407,14 +407,14 @@ def _answers(response: ShareAcknowledgeResponse) -> list[tuple[Place, Acknowledg
     ]
 
 
-def _batches(ranges: Iterable[AcknowledgedRange]) -> list[AcknowledgementBatch]:
+def _batches(ranges: Iterable[AcknowledgementRange]) -> list[AcknowledgementBatch]:
     return [
         AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[int(kind)])
         for first, last, kind in ranges
     ]
 
 
-def _fetch_topics(ranges: Mapping[Place, list[AcknowledgedRange]]) -> list[FetchTopic]:
+def _fetch_topics(ranges: Mapping[Place, list[AcknowledgementRange]]) -> list[FetchTopic]:
     topics: dict[bytes, FetchTopic] = {}
     for place, some in ranges.items():
         topic = topics.setdefault(place.topic_id, FetchTopic(topic_id=place.topic_id, partitions=[]))
@@ -424,7 +424,7 @@ def _fetch_topics(ranges: Mapping[Place, list[AcknowledgedRange]]) -> list[Fetch
     return list(topics.values())
 
 
-def _acknowledged_topics(ranges: Mapping[Place, list[AcknowledgedRange]]) -> list[AcknowledgeTopic]:
+def _acknowledged_topics(ranges: Mapping[Place, list[AcknowledgementRange]]) -> list[AcknowledgeTopic]:
     topics: dict[bytes, AcknowledgeTopic] = {}
     for place, some in ranges.items():
         topic = topics.setdefault(place.topic_id, AcknowledgeTopic(topic_id=place.topic_id, partitions=[]))

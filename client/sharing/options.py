@@ -215,7 +215,7 @@ SHARE_OPTIONS = declared_options(*SHARE_GROUPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareSettings:
+class ShareConsumerSettings:
     """The values of all option groups of one consumer of a share group."""
 
     connection: ShareConnection
@@ -227,7 +227,7 @@ class ShareSettings:
     security: SecurityOptions
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> ShareSettings:
+    def of(cls, options: Mapping[str, Any]) -> ShareConsumerSettings:
         """Return the settings for a consumer's keyword arguments. Raises TypeError and ValueError."""
         return cls(
             connection=group_of(ShareConnection, options),

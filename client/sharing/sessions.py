@@ -24,7 +24,7 @@ class FetchTurn(NamedTuple):
     forgotten: list[Place]
 
 
-class ShareSession:
+class MemberSession:
     """The share session with one leader. Requests are sequential: `fetch`, `acknowledge` or `close`, then `answered` or
     `ended`."""
 

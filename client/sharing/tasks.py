@@ -94,6 +94,57 @@ class TaskOwner(Protocol):
         """Release a task that the program has dropped without an acknowledgement. Any thread may call it."""
 
 
+class TaskBlock:
+    """A block in which the program works on a task. Its ends belong to the owner's loop, and its span to the thread of
+    the program."""
+
+    def __init__(self, record: ConsumerRecord, held: HeldRecord, owner: TaskOwner) -> None:
+        self._record = record
+        self._held = held
+        self._owner = owner
+        self._span: SpanInHand | None = None
+
+    def enter(self) -> None:
+        """Begin the block. Raises LostLock, RuntimeError if the task was acknowledged before, and ClientClosed."""
+        self._owner.begin_block(self._held)
+
+    def begin_span(self) -> None:
+        """Begin the span of the block in the context of the caller, if there are traces."""
+        if self._owner.handling is not None:
+            self._span = self._owner.handling.in_hand()
+            self._span.begin(self._record)
+
+    def end_span(self, error: BaseException | None) -> None:
+        """End the span. `error` is the exception of the block."""
+        if self._span is not None:
+            self._span.end(error)
+            self._span = None
+
+    def leave(self, error: BaseException | None) -> bool:
+        """Acknowledge the record at the end of its block, and return whether the block's exception is handled. The end
+        of a block that has acknowledged its task changes nothing. Raises LostLock."""
+        held, is_rejected = self._held, isinstance(error, Reject)
+        try:
+            if held.is_settled:
+                return is_rejected
+            if error is None:
+                self._owner.acknowledge(held, AcknowledgeType.ACCEPT)
+            elif is_rejected:
+                self._owner.acknowledge(held, AcknowledgeType.REJECT)
+                record = self._record
+                logger.info(
+                    "%s-%s: rejected offset %s: %s", record.topic, record.partition, record.offset, error
+                )
+            elif not held.is_lost:
+                self._owner.acknowledge(held, AcknowledgeType.RELEASE)
+            return is_rejected
+        except LostLock:
+            held.is_settled = True
+            raise
+        finally:
+            self._owner.end_block(held)
+
+
 class ShareTask(ConsumerRecord, UsedWithAwait):
     """A record of a share group, locked for this consumer until it is acknowledged.
 
@@ -106,23 +157,15 @@ class ShareTask(ConsumerRecord, UsedWithAwait):
                         raise Reject("empty")
                     print(task.value, task.delivery_count)
 
-    The consumer renews the lock as long as the program keeps the task. A task that the program drops without an
-    acknowledgement is released, with a warning in the log. Key and value are bytes, or the results of the consumer's
-    deserializers.
+    The consumer renews the lock as long as the program keeps the task. If the group does not allow that
+    (`share.renew.acknowledge.enable`), or the broker is older than Kafka 4.2, the lock ends after its duration. A
+    task that the program drops without an acknowledgement is released, with a warning in the log. Key and value are
+    bytes, or the results of the consumer's deserializers.
     """
 
     _owner: TaskOwner
     _held: HeldRecord
-    _span: SpanInHand | None
-
-    @classmethod
-    def of(cls, record: ConsumerRecord, held: HeldRecord, owner: TaskOwner) -> Self:
-        """Return the task of a record."""
-        made = tuple.__new__(cls, record)
-        made._held = held
-        made._owner = owner
-        made._span = None
-        return made
+    _block: TaskBlock | None
 
     @property
     def delivery_count(self) -> int:
@@ -157,58 +200,24 @@ class ShareTask(ConsumerRecord, UsedWithAwait):
         """Prolong the lock by its whole duration (KIP-1222). The consumer does so by itself at each third of the
         duration.
 
-        Raises VersionUnsupported if the broker cannot renew locks, and otherwise as `accept`.
+        Raises VersionUnsupported if the broker or the group does not renew locks, and otherwise as `accept`.
         """
         return self._owner.acknowledge(self._held, AcknowledgeType.RENEW)
 
     async def __aenter__(self) -> Self:
-        self.enter()
-        self.begin_span()
+        block = block_of(self)
+        block.enter()
+        block.begin_span()
+        self._block = block
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self.end_span(error)
-        return self.leave(error)
-
-    # The parts of a block, for facades such as client.sync: those of the owner's loop, and those of the block's thread.
-
-    def enter(self) -> None:
-        """Begin a block. Raises LostLock, RuntimeError if the task was acknowledged before, and ClientClosed."""
-        self._owner.begin_block(self._held)
-
-    def begin_span(self) -> None:
-        """Begin the span of the block, if there are traces, in the context of the caller."""
-        if self._owner.handling is not None:
-            self._span = self._owner.handling.in_hand()
-            self._span.begin(self)
-
-    def end_span(self, error: BaseException | None) -> None:
-        """End the span of the block. `error` is the exception of the block."""
-        if self._span is not None:
-            self._span.end(error)
-            self._span = None
-
-    def leave(self, error: BaseException | None) -> bool:
-        """Acknowledge the record at the end of its block; return whether the block's exception is handled. A block that
-        has acknowledged its task by itself changes nothing here."""
-        try:
-            if self._held.is_settled:
-                return isinstance(error, Reject)
-            if error is None:
-                self.accept()
-            elif isinstance(error, Reject):
-                self.reject()
-                logger.info("%s-%s: rejected offset %s: %s", self.topic, self.partition, self.offset, error)
-            elif not self._held.is_lost:
-                self.release()
-            return isinstance(error, Reject)
-        except LostLock:
-            self._held.is_settled = True
-            raise
-        finally:
-            self._owner.end_block(self._held)
+        block, self._block = self._block, None
+        assert block is not None
+        block.end_span(error)
+        return block.leave(error)
 
     def __del__(self) -> None:
         held = getattr(self, "_held", None)
@@ -217,3 +226,17 @@ class ShareTask(ConsumerRecord, UsedWithAwait):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ConsumerRecord, tuple(self)
+
+
+def task_of(record: ConsumerRecord, held: HeldRecord, owner: TaskOwner) -> ShareTask:
+    """Return the task of a record."""
+    task: ShareTask = tuple.__new__(ShareTask, record)
+    task._held = held
+    task._owner = owner
+    task._block = None
+    return task
+
+
+def block_of(task: ShareTask) -> TaskBlock:
+    """Return a new block of a task."""
+    return TaskBlock(task, task._held, task._owner)

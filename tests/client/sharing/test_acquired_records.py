@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.records import TopicPartition
-from ottla.client.sharing.acquired import Acquired, acquired_records
+from ottla.client.sharing.acquired import AcquiredOffsets, acquired_records
 from ottla.protocol.messages.share_fetch import AcquiredRecords
 from ottla.protocol.records.record import ControlType
 from tests.client.test_fetched import LogBuilder
@@ -21,11 +21,11 @@ def ranges(*acquired: tuple[int, int, int]) -> list[AcquiredRecords]:
     ]
 
 
-def read(log: LogBuilder, *acquired: tuple[int, int, int]) -> Acquired:
+def read(log: LogBuilder, *acquired: tuple[int, int, int]) -> AcquiredOffsets:
     return acquired_records(ORDERS, memoryview(bytes(log.data)), ranges(*acquired))
 
 
-def offsets_of(found: Acquired) -> list[tuple[int, int]]:
+def offsets_of(found: AcquiredOffsets) -> list[tuple[int, int]]:
     return [(record.offset, count) for record, count in found.records]
 
 

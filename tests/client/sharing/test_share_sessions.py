@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.client.sharing.acknowledgements import AcknowledgedRange, AcknowledgementQueue
+from ottla.client.sharing.acknowledgements import AcknowledgementQueue, AcknowledgementRange
 from ottla.client.sharing.locks import HeldRecord, Locks
 from ottla.client.sharing.places import Place
 from ottla.client.sharing.prefetch import Prefetch
-from ottla.client.sharing.sessions import EPOCH_MAX, ShareSession
+from ottla.client.sharing.sessions import EPOCH_MAX, MemberSession
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_fetch import AcknowledgeType
 
@@ -24,7 +24,7 @@ ACCEPT, RELEASE = int(AcknowledgeType.ACCEPT), int(AcknowledgeType.RELEASE)
 
 
 def test_a_session_names_the_partitions_that_come_and_go() -> None:
-    session = ShareSession()
+    session = MemberSession()
     assert session.fetch({FIRST}) == (0, [FIRST], [])
     session.answered()
     assert session.is_open
@@ -39,7 +39,7 @@ def test_a_session_names_the_partitions_that_come_and_go() -> None:
 
 
 def test_a_session_that_ended_opens_again_with_all_partitions() -> None:
-    session = ShareSession()
+    session = MemberSession()
     session.fetch({FIRST, SECOND})
     session.answered()
     session.ended()
@@ -50,7 +50,7 @@ def test_a_session_that_ended_opens_again_with_all_partitions() -> None:
 
 
 def test_a_request_without_an_answer_changes_nothing() -> None:
-    session = ShareSession()
+    session = MemberSession()
     session.fetch({FIRST})
     session.answered()
     session.fetch({SECOND})
@@ -58,7 +58,7 @@ def test_a_request_without_an_answer_changes_nothing() -> None:
 
 
 def test_epochs_begin_again_after_the_greatest() -> None:
-    session = ShareSession()
+    session = MemberSession()
     session._epoch = EPOCH_MAX
     session.answered()
     assert session.acknowledge() == 1
@@ -109,9 +109,9 @@ def test_neighbours_of_one_type_are_one_range() -> None:
         queue.add(FIRST, offset, offset, kind)
     assert queue.take() == {
         FIRST: [
-            AcknowledgedRange(1, 3, ACCEPT),
-            AcknowledgedRange(4, 4, RELEASE),
-            AcknowledgedRange(6, 6, RELEASE),
+            AcknowledgementRange(1, 3, ACCEPT),
+            AcknowledgementRange(4, 4, RELEASE),
+            AcknowledgementRange(6, 6, RELEASE),
         ]
     }
     assert not queue
@@ -125,7 +125,7 @@ def test_a_momentary_failure_is_sent_again_beside_new_acknowledgements() -> None
     queue.take()
     queue.add(FIRST, 2, 2, ACCEPT)
     assert queue.answered(FIRST, ErrorCode.COORDINATOR_NOT_AVAILABLE).again
-    assert queue.take() == {FIRST: [AcknowledgedRange(1, 2, ACCEPT)]}
+    assert queue.take() == {FIRST: [AcknowledgementRange(1, 2, ACCEPT)]}
 
 
 def test_a_moved_leader_loses_all_acknowledgements_of_the_partition() -> None:
