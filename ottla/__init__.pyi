@@ -92,6 +92,9 @@ from .client.admin import (
     QuorumDescription as QuorumDescription,
 )
 from .client.admin import (
+    ShareGroupOffset as ShareGroupOffset,
+)
+from .client.admin import (
     TransactionDescription as TransactionDescription,
 )
 from .client.admin import (

@@ -25,6 +25,7 @@ from .options import ADMIN_OPTIONS
 from .placement import OngoingReassignment, PlacementAdmin
 from .quotas import QuotaAdmin
 from .records import RecordAdmin
+from .share_groups import ShareGroupAdmin, ShareGroupOffset
 from .throttles import ThrottleAdmin
 from .tokens import DelegationToken, TokenAdmin
 from .topics import TopicAdmin
@@ -86,6 +87,7 @@ __all__ = [
     "OngoingReassignment",
     "ProducerDescription",
     "QuorumDescription",
+    "ShareGroupOffset",
     "TransactionDescription",
     "TransactionListing",
     "UserLogin",
@@ -100,6 +102,7 @@ class Admin(
     ThrottleAdmin,
     ClusterAdmin,
     GroupAdmin,
+    ShareGroupAdmin,
     PlacementAdmin,
     RecordAdmin,
     LogDirAdmin,

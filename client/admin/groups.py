@@ -1,4 +1,4 @@
-"""Groups, classic and KIP-848: methods that list and describe them, and read, move and delete their offsets."""
+"""Groups of all types: methods that list, describe and delete them, and read, move and delete committed offsets."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from ..failures import VersionUnsupported, cluster_error
 from ..records import TopicPartition
 from .admin_base import AdminBase
 from .session import check, error_of
+from .share_groups import share_description
 from .values import GroupDescription, GroupListing, GroupMember
 
 _NAMED_TOPICS_COMMIT, _NAMED_TOPICS_FETCH = 8, 9
@@ -207,8 +208,8 @@ class GroupAdmin(AdminBase):
         return None
 
     async def _describe(self, name: str) -> GroupDescription:
-        """Return the description of a group, classic or KIP-848. The KIP-848 API is asked first, as it does not know
-        classic groups."""
+        """Return the description of a group. The KIP-848 API is asked first, as it does not know classic groups, and
+        then the APIs of classic groups and of share groups."""
         coordinator = self._coordinator(name)
         where = (await coordinator.connection()).address
         try:
@@ -234,6 +235,19 @@ class GroupAdmin(AdminBase):
             return GroupDescription(
                 name, found.group_state, "consumer", "consumer", found.assignor_name, where, members
             )
+        try:
+            return await self._describe_classic(coordinator, name, where)
+        except KafkaError as error:
+            share = None
+            if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+                share = await share_description(coordinator, name, where)
+            if share is None:
+                raise
+            return share
+
+    async def _describe_classic(
+        self, coordinator: Coordinator, name: str, where: BrokerAddress
+    ) -> GroupDescription:
         response = await coordinator.ask(DescribeGroupsRequest(groups=[name]))
         (group,) = response.groups
         if group.error_code:

@@ -161,7 +161,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group, classic or consumer (KIP-848), as its coordinator describes it."""
+    """A group, classic, consumer (KIP-848) or share (KIP-932), as its coordinator describes it."""
 
     group_id: str
     state: str
