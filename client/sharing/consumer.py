@@ -18,12 +18,13 @@ from ...protocol.messages.share_fetch import AcknowledgeType
 from ..arguments import timeout, topic_name, whole_number
 from ..consuming.large_messages.referenced import ReferencedValues
 from ..consuming.options import check_topics
-from ..failures import ClientClosed, SerializationFailed
+from ..failures import ClientClosed, SerializationFailed, UnreadableValue
 from ..lifecycle import Lifecycle, ReadWithAwait
 from ..objects.references import is_reference
 from ..options import checks_options
 from ..records import ConsumerRecord, TopicPartition
 from ..segment_header import segment_of
+from .acquired import WAY_ON
 from .fetcher import ShareFetcher, Waiting
 from .membership import ShareGroupMember
 from .options import SHARE_OPTIONS, ShareConsumerOptions, ShareConsumerSettings
@@ -161,6 +162,10 @@ class ShareConsumer(ReadWithAwait):
             await self._member.leave()
             await self._cluster.close()
 
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions of which the consumer takes records now. Other members may have them, too."""
+        return self._fetcher.assignment()
+
     # reading
 
     async def getone(self) -> ShareTask:
@@ -238,7 +243,7 @@ class ShareConsumer(ReadWithAwait):
                 if (record := self._readable(waiting)) is None:
                     return None
             except KafkaError as error:
-                if self._settings.tasks.unreadable == "raise" and not or_raise:
+                if not or_raise:
                     return None
                 fetcher.waiting.popleft()
                 self._give_up(waiting, error)
@@ -283,13 +288,15 @@ class ShareConsumer(ReadWithAwait):
             if isinstance(content, ConsumerRecord) and (content.topic, content.partition) == where
         ]
         found = values.resolve(where, following, most=1)
-        if found.failure is not None:
-            raise found.failure
+        if (failure := found.failure) is not None:
+            raise UnreadableValue(
+                failure.reason, where, record.offset, record.offset + 1, what="the record", way_on=WAY_ON
+            )
         return found.records[0] if found.records else None
 
     def _give_up(self, waiting: Waiting, error: KafkaError) -> None:
         """Reject an unreadable record, or release it and raise its error."""
-        if self._settings.tasks.unreadable == "raise":
+        if self._settings.tasks.unreadable == "raise" or isinstance(error, UnreadableValue):
             waiting.leader.acknowledge(waiting.held, AcknowledgeType.RELEASE)
             self._fetcher.wake()
             raise error

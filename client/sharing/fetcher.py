@@ -100,6 +100,15 @@ class ShareFetcher:
         self._places_changed = True
         self.wake()
 
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions of `assign`, without those of topics that are not known yet."""
+        names = self._names()
+        return {
+            TopicPartition(names[place.topic_id], place.partition)
+            for place in self._assigned
+            if place.topic_id in names
+        }
+
     def wake(self) -> None:
         """Look for the next request of each leader."""
         self._news.set()

@@ -151,7 +151,7 @@ class TaskOptions:
         "raise",
         "Treatment of a record that cannot be read: its batch is damaged, a deserializer raises, or it is a part of a "
         'large message. The read raises the error and releases the record. With `"reject"` the record is rejected, '
-        "with a warning in the log, and the read goes on.",
+        "with a warning in the log, and the read goes on. A value that cannot be fetched from its store always raises.",
     )
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from ..options import shows_options
 from ..records import ConsumerRecord
 from ..sharing import consumer, tasks
 from ..sharing.options import SHARE_OPTIONS, ShareConsumerOptions
-from .facade import Facade, blocking
+from .facade import Facade, blocking, on_loop
 from .loop_thread import LoopThread, shared_loop
 
 
@@ -151,4 +151,5 @@ class ShareConsumer(Facade):
         work = self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
         return [_task_of(task, self._loop) for task in self._loop.run(work)]
 
+    assignment = on_loop(consumer.ShareConsumer.assignment)
     flush = blocking(consumer.ShareConsumer.flush)

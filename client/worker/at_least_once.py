@@ -13,7 +13,7 @@ from ..exactly_once.batch import NewRecord
 from ..producer import Producer
 from ..records import OffsetAndMetadata
 from .partition_tasks import Task
-from .settling import News, passes
+from .settling import News, passes, send_results
 from .tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -107,19 +107,7 @@ class AtLeastOnce:
 
     async def _send(self, task: Task, results: Sequence[NewRecord]) -> None:
         try:
-            deliveries = [
-                await self.producer.send(
-                    new.topic,
-                    new.value,
-                    new.key,
-                    partition=new.partition,
-                    timestamp_ms=new.timestamp_ms,
-                    headers=new.headers,
-                )
-                for new in results
-            ]
-            for delivery in deliveries:
-                await delivery
+            await send_results(self.producer, results)
         except KafkaError as error:
             error.add_note(
                 "A record that a worker sends failed; the record that it belongs to is not finished."

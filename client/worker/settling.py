@@ -95,3 +95,20 @@ def check_result(producer: Producer, new: NewRecord) -> None:
         producer.steps.record(new.topic, new.value, new.key, new.partition, new.timestamp_ms, new.headers)
     except KafkaError as error:
         raise ValueError(f"a record for {new.topic!r} cannot be sent: {error}") from error
+
+
+async def send_results(producer: Producer, results: Iterable[NewRecord]) -> None:
+    """Send the records of a handler, and wait until all replicas have them. Raises KafkaError."""
+    deliveries = [
+        await producer.send(
+            new.topic,
+            new.value,
+            new.key,
+            partition=new.partition,
+            timestamp_ms=new.timestamp_ms,
+            headers=new.headers,
+        )
+        for new in results
+    ]
+    for delivery in deliveries:
+        await delivery
