@@ -138,7 +138,7 @@ class ShareWork:
             for task in tasks:
                 backoff.reset()
                 self._start(task, loop.time())
-            if tasks or self._held or self._unanswered:
+            if tasks or self._held or self._unanswered or not self._queue.assignment():
                 busy_s = loop.time()
             elif idle_s is not None and loop.time() - busy_s >= idle_s:
                 return
