@@ -63,6 +63,8 @@ of theirs.
 
 2: all nodes know dead letters of share groups (KIP-1191).
 """
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+"""The topic with the states of share-partitions. It is created for the first share group."""
 SHARE_GROUPS: Final = 1
 SHARE_WITH_DEAD_LETTERS: Final = 2
 SHARE_SERVED: Final[int] = SHARE_GROUPS

@@ -25,7 +25,7 @@ from .options import ADMIN_OPTIONS
 from .placement import OngoingReassignment, PlacementAdmin
 from .quotas import QuotaAdmin
 from .records import RecordAdmin
-from .share_groups import ShareGroupAdmin, ShareGroupOffset
+from .share_groups import ShareGroupAdmin
 from .throttles import ThrottleAdmin
 from .tokens import DelegationToken, TokenAdmin
 from .topics import TopicAdmin
@@ -51,6 +51,7 @@ from .values import (
     NewTopic,
     ProducerDescription,
     QuorumDescription,
+    ShareGroupOffset,
     TransactionDescription,
     TransactionListing,
 )

@@ -141,11 +141,11 @@ class Dispatch:
         waited = list(tasks)
         if await gone_or_done(waited, self.news, self._loop.time() + drain_s):
             return
-        late = [task for task in waited if task.running]
-        logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
+        if late := [task for task in waited if task.running]:
+            logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
         self.cancel(late)
-        if not await gone_or_done(waited, self.news, self._loop.time() + CANCEL_GRACE_S):
-            stuck = [_where(task.record) for task in waited if task.running]
+        await gone_or_done(waited, self.news, self._loop.time() + CANCEL_GRACE_S)
+        if stuck := [_where(task.record) for task in waited if task.running]:
             logger.error("%d handlers go on in spite of their cancellation: %s", len(stuck), ", ".join(stuck))
 
     async def abandon(self) -> None:
@@ -200,7 +200,9 @@ class Dispatch:
 
     async def _work(self, task: Task) -> None:
         try:
-            results = await self._results(task)
+            results = await (
+                self._attempt(task, None) if self._traces is None else self._in_span(task, self._traces)
+            )
         except asyncio.CancelledError as error:
             if task in self._cancelling or self._is_stopping:
                 self.tasks.cancelled(task)
@@ -219,12 +221,10 @@ class Dispatch:
             self._cancelling.discard(task)
             self.news.tell()
 
-    async def _results(self, task: Task) -> Sequence[NewRecord]:
-        """Make an attempt, in a span if there are traces, and return the records that the handler sent."""
-        if self._traces is None:
-            return await self._attempt(task, None)
-        with self._traces.span(task.record, task.failures + 1):
-            return await self._attempt(task, self._traces.creation)
+    async def _in_span(self, task: Task, traces: AttemptTraces) -> Sequence[NewRecord]:
+        """Make an attempt in a span, and return the records that the handler sent."""
+        with traces.span(task.record, task.failures + 1):
+            return await self._attempt(task, traces.creation)
 
     async def _attempt(self, task: Task, creation: Creation | None) -> Sequence[NewRecord]:
         """Call the handler, and return the records that it sent."""
@@ -303,10 +303,13 @@ class Dispatch:
                 )
             case LetterDue():
                 logger.error(
-                    "a record becomes a dead letter after %d attempts (%s)",
+                    "attempt %d failed, and the record becomes a dead letter (%s): %s",
                     task.failures,
                     where,
-                    exc_info=error,
+                    what,
+                    exc_info=None
+                    if isinstance(error, Reject)
+                    else error,  # A decision of the handler needs no trace.
                 )
             case OutdatedResult():
                 logger.info("an attempt failed whose partition was given up (%s): %s", where, what)

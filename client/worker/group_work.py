@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ from .intake import PartitionIntake
 from .loop_watch import LoopWatch
 from .options import WorkerSettings
 from .retry_notes import retry_topic
-from .settling import Settlement
+from .settling import CLOSE_S, Settlement
 from .stats import WorkerStats
 from .tasks import Tasks
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 DRAIN_SHARE: Final = 0.8
 """The share of `max_poll_interval_ms` for which handlers may delay a rebalance."""
+
+logger = logging.getLogger(__name__)
 
 
 class GroupWork:
@@ -147,9 +150,7 @@ class GroupWork:
     async def _drain(self, dispatch: Dispatch, settlement: Settlement) -> None:
         """Let the handlers end, and make their results count."""
         dispatch.stop_starting()
-        draining = asyncio.ensure_future(
-            dispatch.drain(self._tasks.leave(list(self._tasks.partitions)), self._settings.work.drain_s)
-        )
+        draining = asyncio.ensure_future(self._drain_and_flush(dispatch, settlement))
         hurry = asyncio.ensure_future(self._ending.hurry.wait())
         try:
             await asyncio.wait([draining, hurry], return_when=asyncio.FIRST_COMPLETED)
@@ -160,7 +161,18 @@ class GroupWork:
             hurry.cancel()
             draining.cancel()
             await asyncio.gather(hurry, draining, return_exceptions=True)
-        await settlement.flush()
+
+    async def _drain_and_flush(self, dispatch: Dispatch, settlement: Settlement) -> None:
+        loop, drain_s = asyncio.get_running_loop(), self._settings.work.drain_s
+        drained_s = loop.time() + drain_s
+        await dispatch.drain(self._tasks.leave(list(self._tasks.partitions)), drain_s)
+        try:
+            async with asyncio.timeout_at(max(drained_s, loop.time()) + CLOSE_S):
+                await settlement.flush()
+        except TimeoutError:
+            logger.error(
+                "the cluster did not take the last results in time, and their records are worked on again"
+            )
 
     async def _close(self, intake: PartitionIntake, settlement: Settlement) -> None:
         await intake.stop()

@@ -22,6 +22,16 @@ GROUP_MOVED: Final = frozenset(
 )
 """Errors of a commit while the group changes: either the next commit succeeds, or the partitions are lost."""
 
+REMOVED: Final = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
+)
+"""Errors of a commit after the group has gone on without the member: its partitions are lost, also those that it is
+giving up."""
+
+
+CLOSE_S: Final = 2.0
+"""The time that the cluster has for the last results and offsets of a worker that ends."""
+
 
 class Settlement(Protocol):
     """A way to make results count."""

@@ -70,11 +70,14 @@ class Worker:
     """
 
     def __init__(self, *topics: str, **options: Unpack[WorkerOptions]) -> None:
-        check_topics(topics)
+        check_topics(topics, "Worker")
         if not topics:
             raise TypeError("Worker needs a topic, as in Worker('orders', group_id='billing')")
         names = tuple(dict.fromkeys(map(topic_name, topics)))
         self._settings = settings = WorkerSettings.of(options)
+        letters = settings.failures.letters
+        if letters is not None and letters.topic in names:
+            raise ValueError(f"dead_letter is a topic that the worker does not read, not {letters.topic!r}")
         self._life = Lifecycle("worker")
         self._traces = settings.traces()
         self._ending = Ending()

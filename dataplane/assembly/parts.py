@@ -15,6 +15,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.session.node_proof import NodeCredentials
@@ -39,6 +40,7 @@ from ..runtime.periodic import PeriodicRunner
 from ..security.authorization.metrics import AuthorizationMetrics
 from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
+from ..share.partition_ends import PartitionEnds
 from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
@@ -46,6 +48,7 @@ from .cluster_apis import broker_handlers, settings_handlers
 from .foundation import Foundation
 from .group_parts import GroupExpiry, group_handlers, make_groups, make_topic_catalog, share_group_handlers
 from .image_changes import FollowersBehindGate, FollowingPart, ImageChanges
+from .late_share_parts import LateShareParts
 from .leaderships import Leaderships
 from .lifecycle import ClosedPart, StartedPart
 from .logins import EndedCredentials, EndedTokens
@@ -56,10 +59,12 @@ from .replica_parts import make_replicas
 from .running_settings import ConnectionLimitsInForce
 from .security_parts import SecurityParts, listener_reloads
 from .session_settings import session_config
-from .share_parts import ShareParts
 from .share_state_parts import ShareStateParts
 from .storage_parts import StorageParts
 from .transaction_apis import transaction_handlers
+
+if TYPE_CHECKING:
+    from .share_parts import ShareParts
 
 
 class BrokerParts:
@@ -136,22 +141,14 @@ class BrokerParts:
         self.records = RecordParts(config, self.server, self.replicas, self.transactions)
         self.storage = StorageParts(config, self.settings, self.session, self.logs, self.replicas)
         self.catch_up = CatchUp(config.node_id, self.image)
-        self.shares = ShareParts(
-            config,
-            self.settings,
-            self.session,
-            self.server,
-            self.replicas,
-            self.records.fetches.cold_reads,
-            self.share_states.persister,
-        )
+        self.shares = LateShareParts(self._make_share_parts)
         self.replicas.listen(
             Leaderships(
                 self.mirroring.mirrors,
                 self.transactions,
                 self.groups,
                 self.share_states.states,
-                self.shares.partitions,
+                self.shares,
             )
         )
         self.server.metadata_offset = lambda: self.session.image.offset
@@ -181,6 +178,21 @@ class BrokerParts:
         """Return the cluster image as this broker knows it now."""
         return self.session.image
 
+    def _make_share_parts(self) -> ShareParts:
+        from .share_parts import (
+            ShareParts,
+        )  # A late import: only a broker with share groups needs these modules.
+
+        return ShareParts(
+            self._config,
+            self.settings,
+            self.session,
+            self.server,
+            self.replicas,
+            self.records.fetches.cold_reads,
+            self.share_states.persister,
+        )
+
     def _handlers(
         self, credentials: NodeCredentials, creator: TopicCreator, chance: random.Random
     ) -> Iterator[object]:
@@ -202,7 +214,11 @@ class BrokerParts:
         )
         yield from group_handlers(config, session, self.groups)
         yield from share_group_handlers(
-            session, self.groups, self._topics, self.share_states.persister, self.replicas
+            session,
+            self.groups,
+            self._topics,
+            self.share_states.persister,
+            PartitionEnds(config.node_id, self.replicas, self.share_states.peers, self.image),
         )
         yield from self.share_states.handlers()
         yield from settings_handlers(
@@ -265,7 +281,7 @@ class BrokerParts:
         yield ReplicaMetrics(self.replicas, self.image)
         yield CleanerMetrics(self.storage.upkeep.cleaner, self.logs)
         yield GroupMetrics(self.groups, self.replicas)
-        yield self.shares.metrics
+        yield self.shares
         yield ServerMetrics(self.server, self._table)
         yield self.security.logins.by_token
         yield TlsMetrics(self.tls_reloads, self.server.handshakes)
@@ -289,7 +305,7 @@ class BrokerParts:
         yield self.security.logins
         yield self.records.fetches
         yield self.records.produces
-        yield self.shares.partitions
+        yield self.shares
         # Before the replicas, to which these parts append.
         yield self.transactions
         yield self.groups

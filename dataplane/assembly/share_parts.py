@@ -1,16 +1,16 @@
-"""The parts of a broker that serve the records of share groups."""
+"""The parts of a broker that serve the records of share groups. `late_share_parts.py` makes them at first use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ...protocol.features import SHARE, finalized
 from ...protocol.messages.config_commands import ResourceType
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
 from ..fetching.cold_reads import ColdReads
-from ..handlers.share_acknowledge import ShareAcknowledgeHandlers
-from ..handlers.share_fetch import ShareFetchHandlers
+from ..handlers.sharing.acknowledgements import ShareAcknowledgements
+from ..handlers.sharing.fetches import ShareFetches
 from ..quorum.session import QuorumSession
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
@@ -23,7 +23,7 @@ from ..share.leader.share_sessions import ShareSessions
 
 
 class ShareParts:
-    """The share partitions of the partitions that this broker leads, the share sessions, and their handlers."""
+    """The share partitions of the partitions that this broker leads, the share sessions, and their requests."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ShareParts:
             replicas, persister, ShareGroupSettings(settings.number, own_settings), wall_ms
         )
         sessions = ShareSessions(self.partitions, lambda: settings.number("group.share.max.share.sessions"))
-        self._fetches = ShareFetchHandlers(
+        self.fetches = ShareFetches(
             self.partitions,
             sessions,
             lambda: session.image,
@@ -55,15 +55,10 @@ class ShareParts:
             server.quotas,
             config.fetch.max_bytes,
         )
-        self._acknowledges = ShareAcknowledgeHandlers(
+        self.acknowledgements = ShareAcknowledgements(
             self.partitions, sessions, lambda: session.image, self._share_version
         )
-        self.metrics = SharePartitionMetrics(self.partitions, sessions, lambda: self._fetches.waiting_count)
-
-    def handlers(self) -> Iterator[object]:
-        """Yield the handlers of requests that take and acknowledge records."""
-        yield self._fetches
-        yield self._acknowledges
+        self.metrics = SharePartitionMetrics(self.partitions, sessions, lambda: self.fetches.waiting_count)
 
     def _share_version(self) -> int:
         return finalized(self._session.image.features).get(SHARE, 0)

@@ -48,7 +48,7 @@ WITHOUT = {
         "OffsetAndMetadata",
         "RecordDelivery",
     ),
-    *("FencedBroker", "GroupDescription", "GroupListing", "GroupMember"),
+    *("FencedBroker", "GroupDescription", "GroupListing", "GroupMember", "ShareGroupOffset"),
     *("HangingTransaction", "LogDirDescription"),
     *(
         "OngoingReassignment",

@@ -225,6 +225,10 @@ class LedPartition:
             return True
         return share is not None and share.can_acquire and share.next_fetch_offset() < self._upper_bound()
 
+    def lag(self, share: SharePartition) -> int:
+        """Return the number of records up to the high watermark that are not finished. `share` is the loaded state."""
+        return max(0, self.replica.high_watermark - share.start_offset - share.delivery_complete_count)
+
     def _upper_bound(self) -> int:
         """Return the offset up to which members may acquire records."""
         watermark = self.replica.high_watermark
@@ -239,8 +243,8 @@ class LedPartition:
         if is_full and not self._is_full and share is not None:
             logger.warning(
                 "%r: %d records from offset %d on are not acknowledged, as many as share.partition.max.record.locks "
-                "allows: members get new records once others acknowledge or release some",
-                self, share.unfinished_count, share.start_offset,
+                "allows: members get new records once others acknowledge or release some. Member %s holds the most",
+                self, share.unfinished_count, share.start_offset, share.greatest_holder or "of a closed session",
             )  # fmt: skip
         self._is_full = is_full
 
@@ -278,7 +282,16 @@ class LedPartition:
             self._loop.call_soon(self.wake)
         self._claim.count(self._retained_bytes(share))
         self._arm()
+        if taken is not None:
+            self._count(taken)
         return taken
+
+    def _count(self, taken: Taken) -> None:
+        counters = self._services.counters
+        for first, last, delivery_count in taken.acquired:
+            counters.acquired += last + 1 - first
+            if delivery_count > 1:
+                counters.redelivered += last + 1 - first
 
     def _served(self) -> SharePartition:
         """Return the state of the records, from which the records below the log start were removed."""
@@ -404,10 +417,10 @@ class LedPartition:
                     counts[kind] += last + 1 - first
         done(error)
 
-    def release(self, member_id: str, done: Written, *, were_delivered: bool) -> None:
+    def release(self, member_id: str, done: Written) -> None:
         """Release all records that a member holds, since its share session has ended. Raises KafkaError."""
         share = self._served()
-        self._submit(share.release(member_id, were_delivered=were_delivered), done)
+        self._submit(share.release(member_id), done)
 
     def _submit(self, transition: Transition, done: Written) -> None:
         share = self._share
@@ -440,6 +453,11 @@ class LedPartition:
         for change in changes:
             if error is None:
                 share.commit(change.transition)
+                self._services.counters.archived += sum(
+                    batch.last + 1 - batch.first
+                    for batch in change.transition.batches
+                    if batch.state is DurableState.ARCHIVED
+                )
             else:
                 share.roll_back(change.transition)
         if error is not None:

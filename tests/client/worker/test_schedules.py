@@ -63,6 +63,7 @@ def test_chance_moves_a_delay_by_its_part(failures: int, chance: float, jitter: 
         (Rate, {"records": 1, "burst": 0}, "burst"),
         (Rate, {"records": 1, "burst": 1.5}, "burst"),
         (Rate, {"records": True}, "records"),
+        (Rate, {"records": 1, "per_key": "yes"}, "per_key"),
         (DeadLetter, {"topic": ""}, "topic"),
         (DeadLetter, {"topic": b"letters"}, "topic"),
         (DeadLetter, {"topic": "letters", "most_ratio": 0}, "most_ratio"),

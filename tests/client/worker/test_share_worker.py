@@ -156,7 +156,8 @@ async def test_handlers_end_when_the_worker_stops(cluster: LocalCluster, topic: 
     async with asyncio.timeout(60):
         await worker.run()
     assert len(done) == 3
-    assert await left(cluster, topic) == {number: 1 for number in range(9) if number not in done}
+    # A record that was read and not begun counts as delivered, as in Kafka.
+    assert (await left(cluster, topic)).keys() == set(range(9)) - set(done)
 
 
 async def test_a_late_handler_is_cancelled_and_its_record_released(cluster: LocalCluster, topic: str) -> None:

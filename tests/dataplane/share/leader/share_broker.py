@@ -10,6 +10,8 @@ from typing import Any, cast
 
 from ottla.dataplane.handlers.share_acknowledge import ShareAcknowledgeHandlers
 from ottla.dataplane.handlers.share_fetch import ShareFetchHandlers
+from ottla.dataplane.handlers.sharing.acknowledgements import ShareAcknowledgements
+from ottla.dataplane.handlers.sharing.fetches import ShareFetches
 from ottla.dataplane.quotas import ClientQuotas, QuotaWindows
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.runtime.clocks import wall_ms
@@ -178,7 +180,7 @@ class ShareBroker(Shelf):
         self.replicas.listen(self.partitions)
         self.sessions = ShareSessions(self.partitions, lambda: sessions_max)
         self.quotas = ClientQuotas(QuotaWindows())
-        self.fetches = ShareFetchHandlers(
+        self.fetches = ShareFetches(
             self.partitions,
             self.sessions,
             lambda: self.image,
@@ -188,10 +190,14 @@ class ShareBroker(Shelf):
             self.quotas,
             55 * 1024 * 1024,
         )
-        self.acknowledges = ShareAcknowledgeHandlers(
+        self.acknowledges = ShareAcknowledgements(
             self.partitions, self.sessions, lambda: self.image, lambda: self.share_version
         )
-        table = HandlerTable(self.handlers, self.fetches, self.acknowledges)
+        self.apis = (
+            ShareFetchHandlers(lambda: self.fetches),
+            ShareAcknowledgeHandlers(lambda: self.acknowledges),
+        )
+        table = HandlerTable(self.handlers, *self.apis)
         self.router = Router(table, loop, self.quotas)
 
     def set(self, group: str = GROUP, **settings: object) -> None:
