@@ -40,7 +40,6 @@ from ..failures import VersionUnsupported, cluster_error
 from ..records import TopicPartition
 from .admin_base import AdminBase
 from .session import check, error_of
-from .share_groups import share_description
 from .values import GroupDescription, GroupListing, GroupMember
 
 _NAMED_TOPICS_COMMIT, _NAMED_TOPICS_FETCH = 8, 9
@@ -241,19 +240,6 @@ class GroupAdmin(AdminBase):
             return GroupDescription(
                 name, found.group_state, "consumer", "consumer", found.assignor_name, where, members
             )
-        try:
-            return await self._describe_classic(coordinator, name, where)
-        except KafkaError as error:
-            share = None
-            if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-                share = await share_description(coordinator, name, where)
-            if share is None:
-                raise
-            return share
-
-    async def _describe_classic(
-        self, coordinator: Coordinator, name: str, where: BrokerAddress
-    ) -> GroupDescription:
         response = await coordinator.ask(DescribeGroupsRequest(groups=[name]))
         (group,) = response.groups
         if group.group_state == "Dead" and (shared := await self._describe_shared(name)) is not None:

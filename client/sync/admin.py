@@ -58,9 +58,6 @@ class Admin(Facade):
     committed_offsets = blocking(admin.Admin.committed_offsets)
     committed_offsets_of_groups = blocking(admin.Admin.committed_offsets_of_groups)
     alter_offsets = blocking(admin.Admin.alter_offsets)
-    share_group_offsets = blocking(admin.Admin.share_group_offsets)
-    alter_share_group_offsets = blocking(admin.Admin.alter_share_group_offsets)
-    delete_share_group_offsets = blocking(admin.Admin.delete_share_group_offsets)
     delete_offsets = blocking(admin.Admin.delete_offsets)
 
     share_group_offsets = blocking(admin.Admin.share_group_offsets)
