@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...protocol.exposition import Family
+from ..handlers.dead_letters import DeadLetterHandlers
 from ..handlers.share_acknowledge import ShareAcknowledgeHandlers
 from ..handlers.share_fetch import ShareFetchHandlers
+from ..handlers.txn_share_acknowledge import TxnShareAcknowledgeHandlers
 from ..replication.replica.partition import Partition
 
 if TYPE_CHECKING:
@@ -35,9 +37,11 @@ class LateShareParts:
         return self._made
 
     def handlers(self) -> Iterator[object]:
-        """Yield the handlers of requests that take and acknowledge records."""
+        """Yield the handlers of requests that take and acknowledge records, or write dead letters."""
         yield ShareFetchHandlers(lambda: self.parts().fetches)
         yield ShareAcknowledgeHandlers(lambda: self.parts().acknowledgements)
+        yield TxnShareAcknowledgeHandlers(lambda: self.parts().transactional_acknowledgements)
+        yield DeadLetterHandlers(lambda: self.parts().letter_writes)
 
     def elected(self, partition: Partition) -> None:
         """Drop the share partitions of earlier leader epochs."""

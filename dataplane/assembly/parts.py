@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.session.node_proof import NodeCredentials
 from ..broker_settings import BrokerSettings
+from ..cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.lost_brokers import LostBrokers
 from ..cluster.topic_creation import TopicCreator
@@ -42,7 +43,9 @@ from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
 from ..share.partition_ends import PartitionEnds
 from ..storage.metrics import CleanerMetrics
+from ..transactions.broker_appends import BrokerAppends
 from ..transactions.participant import TransactionParticipant
+from ..transactions.transaction_gate import ShareStateGate, TransactionGate
 from .catch_up import CatchUp
 from .cluster_apis import broker_handlers, settings_handlers
 from .foundation import Foundation
@@ -116,7 +119,14 @@ class BrokerParts:
         self._topics = make_topic_catalog(self.server.authorization)
         chance = random.Random(os.urandom(16))
         creator = TopicCreator(self.session, config.topics, chance)
-        self.share_states = ShareStateParts(config, foundation, credentials, self.session, creator)
+        self.share_states = ShareStateParts(
+            config,
+            foundation,
+            credentials,
+            self.session,
+            creator,
+            lambda: ShareStateGate(self.replicas, self.transaction_gate),
+        )
         self.groups = make_groups(
             config,
             self.session,
@@ -125,7 +135,18 @@ class BrokerParts:
             lambda group_id, partition: self.mirroring.takeover.is_withheld(group_id, partition),
         )
         self.transactions = TransactionParticipant(
-            config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
+            config.node_id,
+            self.replicas,
+            self.image,
+            self.session,
+            {
+                OFFSETS_TOPIC: self.groups.transaction_ended,
+                SHARE_STATE_TOPIC: self.share_states.states.transaction_ended,
+            },
+        )
+        self.transaction_gate = TransactionGate(self.replicas, self.transactions.pending_writes)
+        self.broker_appends = BrokerAppends(
+            config.node_id, self.replicas, self.transaction_gate, self.share_states.peers, self.image
         )
         self.mirroring = MirrorParts(
             config,
@@ -141,7 +162,7 @@ class BrokerParts:
         self.records = RecordParts(config, self.server, self.replicas, self.transactions)
         self.storage = StorageParts(config, self.settings, self.session, self.logs, self.replicas)
         self.catch_up = CatchUp(config.node_id, self.image)
-        self.shares = LateShareParts(self._make_share_parts)
+        self.shares = LateShareParts(partial(self._make_share_parts, creator))
         self.replicas.listen(
             Leaderships(
                 self.mirroring.mirrors,
@@ -178,7 +199,7 @@ class BrokerParts:
         """Return the cluster image as this broker knows it now."""
         return self.session.image
 
-    def _make_share_parts(self) -> ShareParts:
+    def _make_share_parts(self, creator: TopicCreator) -> ShareParts:
         from .share_parts import (
             ShareParts,
         )  # A late import: only a broker with share groups needs these modules.
@@ -191,6 +212,9 @@ class BrokerParts:
             self.replicas,
             self.records.fetches.cold_reads,
             self.share_states.persister,
+            self.broker_appends,
+            self._topic_settings,
+            creator,
         )
 
     def _handlers(

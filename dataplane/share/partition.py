@@ -11,8 +11,9 @@ Times are monotonic, in milliseconds. A lock lasts until `expire` is called at i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .acknowledgements import TRANSACTIONAL_TYPES, AcknowledgedRange, check_ranges
@@ -53,14 +54,6 @@ class ShareSnapshot(NamedTuple):
     batches: tuple[StateBatch, ...]
 
 
-class PendingRange(NamedTuple):
-    """A range of records that a member has acknowledged in a transaction which has not ended."""
-
-    first: int
-    last: int
-    state: Pending
-
-
 class SharePartition:
     """The window of one group on one partition, with the states of its records and the members that hold them."""
 
@@ -80,12 +73,10 @@ class SharePartition:
         limits: ShareLimits,
         start_offset: int,
         batches: Iterable[StateBatch],
-        pending: Iterable[PendingRange] = (),
     ) -> SharePartition:
         """Return the share partition of a durable state. Offsets without a batch are as before their first delivery.
 
-        `pending` are the acknowledgements of transactions that have not ended. Raises ValueError if batches overlap or
-        are not in order.
+        Raises ValueError if batches overlap or are not in order.
         """
         partition = cls(limits, start_offset)
         runs = partition._runs
@@ -102,16 +93,8 @@ class SharePartition:
             if batch.not_before_ms:
                 partition._deadlines.add(batch.not_before_ms, batch.first, batch.last)
             behind = batch.last + 1
-        for first, last, state in pending:
-            partition._restore_pending(first, last, state)
         runs.drop_finished()
         return partition
-
-    def _restore_pending(self, first: int, last: int, state: Pending) -> None:
-        if last >= self._runs.end:
-            self._runs.extend(last, UNTOUCHED)
-        self._runs.assign(first, last, state)
-        self._transactions.setdefault(state.transaction, []).append((first, last))
 
     # ------------------------------------------------------------ the window
 
@@ -359,13 +342,14 @@ class SharePartition:
 
     def acknowledge_pending(
         self, transaction: Hashable, member_id: str, ranges: Sequence[AcknowledgedRange]
-    ) -> None:
+    ) -> tuple[StateBatch, ...]:
         """Acknowledge records in a transaction: the member holds them without a lock until the transaction ends.
 
-        Raises KafkaError as `acknowledge` does.
+        Returns the durable states of the records after a commit. Raises KafkaError as `acknowledge` does.
         """
         check_ranges(ranges, TRANSACTIONAL_TYPES)
         self._check_held(member_id, ranges)
+        batches: list[StateBatch] = []
         for acknowledged in ranges:
             for first, last, kind in acknowledged.by_type():
 
@@ -375,23 +359,43 @@ class SharePartition:
 
                 self._runs.update(first, last, held)
                 self._transactions.setdefault(transaction, []).append((first, last))
+                for run_first, run_last, state in self._runs.runs(first, last):
+                    assert isinstance(state, Pending)
+                    add_batch(batches, _committed(run_first, run_last, state))
+        return tuple(batches)
 
-    def pending(self) -> tuple[PendingRange, ...]:
-        """Return the acknowledgements of transactions that have not ended, for `restore`."""
-        return tuple(
-            PendingRange(first, last, state)
-            for first, last, state in self._runs.all_runs()
-            if isinstance(state, Pending)
-        )
+    def restore_pending(self, transaction: Hashable, batches: Iterable[StateBatch]) -> None:
+        """Hold records whose durable states change if a transaction commits, at a leader that was elected meanwhile.
 
-    def complete(self, transaction: Hashable, *, is_committed: bool) -> Transition:
-        """Apply the acknowledgements of a transaction that is committed, or put the records back if it is aborted."""
+        The former leader has delivered each of these records once more than the durable state says.
+        """
+        for batch in batches:
+            if batch.last < self.start_offset:
+                continue
+            if batch.last >= self._runs.end:
+                self._runs.extend(batch.last, UNTOUCHED)
+
+            def held(state: State, kind: AcknowledgeType = _TYPES[batch.state]) -> State:
+                if isinstance(state, Available | Delayed):
+                    return Pending(transaction, "", state.delivery_count + 1, kind)
+                return state
+
+            self._runs.update(batch.first, batch.last, held)
+            self._transactions.setdefault(transaction, []).append((batch.first, batch.last))
+
+    def settle(self, transaction: Hashable, batches: Sequence[StateBatch]) -> Transition:
+        """Apply the end of a transaction, whose effect is in the durable states `batches`, in order.
+
+        Records that are finished there were acknowledged; the others are put back.
+        """
         transition = self._begin()
         for span in self._transactions.pop(transaction, ()):
             for first, last, state in self._runs.runs(*span):
-                if isinstance(state, Pending) and state.transaction == transaction:
-                    after = self._outcome(state.type) if is_committed else self._put_back
-                    self._change(transition, first, last, after)
+                if not isinstance(state, Pending) or state.transaction != transaction:
+                    continue
+                for part_first, part_last, is_finished in _finished_parts(first, last, batches):
+                    after = self._outcome(state.type) if is_finished else self._put_back
+                    self._change(transition, part_first, part_last, after)
         return self._seal(transition)
 
     # ------------------------------------------------------------ transitions
@@ -503,6 +507,41 @@ class SharePartition:
         for _, _, state in self._runs.all_runs():
             assert not isinstance(state, Changing) or state.transition in self._transitions
             assert not isinstance(state, Pending) or state.transaction in self._transactions
+
+
+_TYPES: Final = {
+    DurableState.ACKNOWLEDGED: AcknowledgeType.ACCEPT,
+    DurableState.ARCHIVED: AcknowledgeType.GAP,
+    DurableState.AVAILABLE: AcknowledgeType.RELEASE,
+}
+"""Types of acknowledgements with these durable states as their effect. A restored rejection writes no dead letter."""
+
+
+def _committed(first: int, last: int, state: Pending) -> StateBatch:
+    """Return the durable state of a range after the commit of its transaction.
+
+    A release changes it only afterwards, with the leader's next write.
+    """
+    if state.type is AcknowledgeType.RELEASE:
+        return StateBatch(first, last, DurableState.AVAILABLE, state.delivery_count - 1)
+    is_accepted = state.type is AcknowledgeType.ACCEPT
+    return StateBatch(first, last, DurableState.ACKNOWLEDGED if is_accepted else DurableState.ARCHIVED)
+
+
+def _finished_parts(first: int, last: int, batches: Sequence[StateBatch]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the parts of a range, each with whether the durable states say that it is finished."""
+    index = bisect_left(batches, first, key=lambda batch: batch.last)
+    while first <= last:
+        while index < len(batches) and batches[index].state is DurableState.AVAILABLE:
+            index += 1
+        if index == len(batches) or batches[index].first > last:
+            yield first, last, False
+            return
+        batch = batches[index]
+        if first < batch.first:
+            yield first, batch.first - 1, False
+        yield max(first, batch.first), min(last, batch.last), True
+        first, index = batch.last + 1, index + 1
 
 
 def _restored(batch: StateBatch) -> State:

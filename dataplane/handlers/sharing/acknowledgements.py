@@ -17,6 +17,7 @@ from ....protocol.messages.share_fetch import (
     ShareAcknowledgeTopicResponse,
     ShareFetchRequest,
 )
+from ....protocol.messages.share_transactions import TxnShareAcknowledgeRequest
 from ...cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
 from ...server.handler import ClientRequest
 from ...share.leader.acknowledging import AcknowledgeRound, acknowledged_ranges
@@ -69,32 +70,40 @@ class ShareAcknowledgements:
     def _response(
         self, request: ClientRequest, key: SessionKey, acknowledging: AcknowledgeRound
     ) -> ShareAcknowledgeResponse:
-        topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
-        leaders: set[int] = set()
         image = self._image()
-        for partition, error in acknowledging.results.items():
-            row = AcknowledgedPartition(partition_index=partition.partition)
-            if error is not None:
-                row.error_code, row.error_message = error.code, error.message
-                if error.code in LEADERSHIP_ERRORS:
-                    row.current_leader = current_leader(image, partition)
-                    leaders.add(row.current_leader.leader_id)
-            topic = topics.get(partition.topic_id)
-            if topic is None:
-                topic = topics[partition.topic_id] = ShareAcknowledgeTopicResponse(
-                    topic_id=partition.topic_id, partitions=[]
-                )
-            topic.partitions.append(row)
+        topics, leaders = acknowledged_topics(image, acknowledging)
         return ShareAcknowledgeResponse(
             acquisition_lock_timeout_ms=self._partitions.settings.get(key.group_id).limits.lock_duration_ms,
-            responses=list(topics.values()),
+            responses=topics,
             node_endpoints=node_endpoints(image, leaders, request.listener),
         )
 
 
+def acknowledged_topics(
+    image: ClusterImage, acknowledging: AcknowledgeRound
+) -> tuple[list[ShareAcknowledgeTopicResponse], set[int]]:
+    """Return the results of acknowledgements by topic, and the leaders that they name."""
+    topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+    leaders: set[int] = set()
+    for partition, error in acknowledging.results.items():
+        row = AcknowledgedPartition(partition_index=partition.partition)
+        if error is not None:
+            row.error_code, row.error_message = error.code, error.message
+            if error.code in LEADERSHIP_ERRORS:
+                row.current_leader = current_leader(image, partition)
+                leaders.add(row.current_leader.leader_id)
+        topic = topics.get(partition.topic_id)
+        if topic is None:
+            topic = topics[partition.topic_id] = ShareAcknowledgeTopicResponse(
+                topic_id=partition.topic_id, partitions=[]
+            )
+        topic.partitions.append(row)
+    return list(topics.values()), leaders
+
+
 def checked_member(
     request: ClientRequest,
-    message: ShareFetchRequest | ShareAcknowledgeRequest,
+    message: ShareFetchRequest | ShareAcknowledgeRequest | TxnShareAcknowledgeRequest,
     share_version: Callable[[], int],
 ) -> SessionKey:
     """Return the group and the member of a request.

@@ -11,8 +11,8 @@ class ShareCounters:
     """Counts since the start of this broker, of all share partitions together."""
 
     __slots__ = (
-        "acknowledge_requests", "acknowledged", "acquired", "archived", "failed_writes", "fetch_requests", "lock_ends",
-        "redelivered",
+        "acknowledge_requests", "acknowledged", "acquired", "archived", "failed_letters", "failed_writes",
+        "fetch_requests", "letters", "lock_ends", "redelivered",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -24,3 +24,5 @@ class ShareCounters:
         self.acknowledged: Counter[AcknowledgeType] = Counter()
         self.lock_ends = 0
         self.failed_writes = 0
+        self.letters = 0
+        self.failed_letters = 0

@@ -68,6 +68,18 @@ FAILED_WRITES = counter(
     "ottla_share_state_writes_failed_total",
     "Writes of share partitions' states that failed. The records stay as they were before.",
 )
+LETTERS = counter(
+    "ottla_share_dead_letters_total", "Dead letters that this broker has written for share groups."
+)
+FAILED_LETTERS = counter(
+    "ottla_share_dead_letters_failed_total",
+    "Attempts to write dead letters that failed. The records wait for the next attempt.",
+)
+WAITING_LETTERS = gauge(
+    "ottla_share_dead_letters_waiting",
+    "Records of a share partition that are given up, and wait for their dead letters.",
+    *_SHARE_PARTITION,
+)
 
 
 class SharePartitionMetrics:
@@ -94,6 +106,12 @@ class SharePartitionMetrics:
         yield Family(ACQUIRED, [(labels, share.acquired_count) for labels, share in shares])
         yield Family(LAG, [(labels, led.lag(share)) for labels, led, share in loaded])
         yield Family(START_OFFSET, [(labels, share.start_offset) for labels, share in shares])
+        waiting = [
+            ((led.key.group_id, led.replica.topic, led.key.partition), led.letters.waiting)
+            for led in self._partitions
+            if led.letters.waiting
+        ]
+        yield Family(WAITING_LETTERS, waiting)
         counters = self._partitions.counters
         for metric, count in (
             (WAITING, self._waiting_count()),
@@ -107,6 +125,8 @@ class SharePartitionMetrics:
             (LOCK_ENDS, counters.lock_ends),
             (ACKNOWLEDGE_REQUESTS, counters.acknowledge_requests),
             (FAILED_WRITES, counters.failed_writes),
+            (LETTERS, counters.letters),
+            (FAILED_LETTERS, counters.failed_letters),
         ):
             yield Family(metric, [((), count)])
         yield Family(

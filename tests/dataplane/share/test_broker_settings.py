@@ -27,7 +27,7 @@ def config_with(folder: Path, settings: Mapping[str, str]) -> BrokerConfig:
 def limits_of(config: BrokerConfig, **own: str) -> tuple[int, int, int]:
     settings = BrokerSettings(config.node_id, config.properties, ClusterImage)
     of_group = {f"share.{name.replace('_', '.')}": value for name, value in own.items()}
-    limits = ShareGroupSettings(settings.number, lambda _group_id: of_group).get("g").limits
+    limits = ShareGroupSettings(settings.number, lambda _group_id: of_group, lambda: True).get("g").limits
     return limits.lock_duration_ms, limits.delivery_limit, limits.record_locks
 
 

@@ -501,13 +501,18 @@ def test_a_dead_letter_of_another_record_is_an_error() -> None:
 def test_a_transaction_holds_records_without_a_lock_until_it_commits() -> None:
     share = partition()
     acquire(share, "a", (0, 9))
-    share.acknowledge_pending("t", "a", [AcknowledgedRange(0, 2, (ACCEPT, RELEASE, REJECT))])
+    committed = share.acknowledge_pending("t", "a", [AcknowledgedRange(0, 2, (ACCEPT, RELEASE, REJECT))])
+    assert committed == (
+        StateBatch(0, 0, DurableState.ACKNOWLEDGED),
+        StateBatch(1, 1, DurableState.AVAILABLE, 0),
+        StateBatch(2, 2, DurableState.ARCHIVED),
+    )
     share.check()
     assert refusal(share, "a", (0, 0, (ACCEPT,))) is ErrorCode.INVALID_RECORD_STATE
     share.commit(share.release("a"))
     share.commit(share.expire(10 * LOCK_MS))
     assert share.next_fetch_offset() == 3
-    transition = share.complete("t", is_committed=True)
+    transition = share.settle("t", committed)
     assert transition.batches == (
         StateBatch(0, 0, DurableState.ACKNOWLEDGED),
         StateBatch(1, 1, DurableState.AVAILABLE, 1),
@@ -522,10 +527,10 @@ def test_an_aborted_transaction_puts_the_records_back_with_the_raised_count() ->
     share = partition()
     acquire(share, "a", (0, 9))
     share.acknowledge_pending("t", "a", [AcknowledgedRange(0, 9, (ACCEPT,))])
-    share.roll_back(share.complete("t", is_committed=False))
+    share.roll_back(share.settle("t", ()))
     assert share.next_fetch_offset() == 10
-    share.commit(share.complete("t", is_committed=False))
-    share.commit(share.complete("t", is_committed=True))
+    share.commit(share.settle("t", ()))
+    share.commit(share.settle("t", (StateBatch(0, 9, DurableState.ACKNOWLEDGED),)))
     assert acquire(share, "b", (0, 9)) == [(0, 9, 2)]
 
 
@@ -539,11 +544,12 @@ def test_a_transaction_cannot_renew_a_lock() -> None:
 def test_pending_acknowledgements_survive_a_failover() -> None:
     share = partition()
     acquire(share, "a", (0, 9))
-    share.acknowledge_pending("t", "a", [AcknowledgedRange(2, 3, (ACCEPT,))])
-    restored = SharePartition.restore(share.limits, *share.snapshot(), share.pending())
+    committed = share.acknowledge_pending("t", "a", [AcknowledgedRange(2, 3, (ACCEPT,))])
+    restored = SharePartition.restore(share.limits, *share.snapshot())
+    restored.restore_pending("t", committed)
     restored.check()
     assert acquire(restored, "b", (0, 9)) == [(0, 1, 1), (4, 9, 1)]
-    restored.commit(restored.complete("t", is_committed=True))
+    restored.commit(restored.settle("t", committed))
     acknowledge(restored, "b", 0, 1, ACCEPT)
     assert restored.start_offset == 4
 
