@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from ...client.admin import Cut, CutOffset
 from ...client.records import TopicPartition
+from ...client.transactions.cut_filter import Window
+from ...client.transactions.cut_search import CutSearch
 from ...protocol.errors import ErrorCode, KafkaError
-from .admission import CutSearch, is_due, spread
+from .admission import is_due, spread
 from .cluster_view import ClusterView, Found
-from .cut_filter import Window
 from .data_loss import DataLoss
 from .position import PartitionPosition, Position, WrongCheckpoint
 from .settings import ATOMIC, SourceSettings
