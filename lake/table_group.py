@@ -33,7 +33,6 @@ class TableGroup:
         tables: Sequence[TopicTable],
         catalog: Catalog,
         view: LakeView,
-        offsets_max: int = OFFSETS_PER_ROUND,
     ) -> None:
         """`name`: the group's; empty for a table without a group."""
         self.name = name
@@ -42,7 +41,6 @@ class TableGroup:
         """The number of rows written since `open`."""
         self._catalog = catalog
         self._view = view
-        self._offsets_max = offsets_max
 
     async def open(self, epochs: dict[str, Epoch]) -> None:
         """Take the tables over; `epochs` has the worker's generation for each table's name.
@@ -60,7 +58,7 @@ class TableGroup:
         """Write the records up to the next cut. Returns whether more can be read at once. Raises as `TopicTable`."""
         first = min(table.position.cut for table in self.tables)
         starts = {partition: offset for table in self.tables for partition, offset in table.starts.items()}
-        cut = await self._view.next_cut(self._topics, starts, first, self._offsets_max)
+        cut = await self._view.next_cut(self._topics, starts, first, OFFSETS_PER_ROUND)
         rows = 0
         for table in self.tables:
             own = {

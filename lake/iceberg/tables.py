@@ -173,7 +173,7 @@ class LakeTable:
         for number in range(ATTEMPTS_MAX):
             if number:
                 time.sleep(min(WAIT_S * 2**number, WAIT_MAX_S))
-                self.refresh()
+            self.refresh()  # A worker that has taken the table over may have committed nothing yet.
             self._check_epoch()
             if self.table.properties.get(RETRIES) != "0":
                 self._set_no_retries()
