@@ -9,7 +9,7 @@ import pytest
 from tests.cluster import RunningCluster, running_cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     """Run a cluster."""
     settings = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}

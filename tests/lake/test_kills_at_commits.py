@@ -16,11 +16,11 @@ from tests.cluster import RunningCluster
 from tests.lake.killed_at_commits import BAD, TRANSFERS, topics_of
 from tests.lake.written_tables import catalog, rows
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("lake")]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "tests.lake.killed_at_commits"
-CHOSEN = "all" if os.environ.get("OTTLA_ALL_AWAITS") else "7"
+CHOSEN = "all" if os.environ.get("OTTLA_ALL_AWAITS") else "5"
 
 
 @pytest.mark.timeout(1_800 if CHOSEN == "all" else 120)
@@ -29,7 +29,7 @@ def test_a_worker_may_die_around_each_commit(cluster: RunningCluster, tmp_path: 
     played = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     moments, ends = [int(moment) for moment in played[::2]], played[1::2]
     print(f"{ends.count('killed')} kills")
-    assert ends.count("killed") >= 5
+    assert ends.count("killed") >= 3
     for moment in moments:
         check(tmp_path / f"lake-{moment}", moment)
 

@@ -21,7 +21,7 @@ from ottla.lake.topic_table import Consent
 from tests.cluster import RunningCluster
 from tests.lake.written_tables import catalog, create, rows, values, worker
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("lake")]
 MOMENT = datetime(2026, 5, 6, 7, 8, 9, 123000, UTC)
 
 

@@ -13,7 +13,7 @@ from ottla import Producer
 from tests.cluster import RunningCluster
 from tests.lake.written_tables import catalog, create, rows, worker
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("lake")]
 TOPICS = ("checking", "savings")
 
 
