@@ -17,7 +17,7 @@ def parser(name: str) -> CommandParser:
     options = command_parser(
         f"ottla {name}",
         "Write topics as Iceberg tables, each record exactly once. Settings of a topic say how.",
-        "  ottla config alter topic orders --set ottla.lake.enable=true --set ottla.lake.mode=json\n"
+        "  ottla config set topic orders ottla.lake.enable=true ottla.lake.mode=json\n"
         "  ottla lake run --lake /srv/lake\n"
         "  ottla lake status --lake /srv/lake\n"
         "  ottla lake pause orders",
