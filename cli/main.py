@@ -42,7 +42,8 @@ daily work (-b HOST:PORT before or after the command, or OTTLA_BOOTSTRAP; localh
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
   console    pages for a browser: the state of the cluster, and changes of it
 
-pipelines
+tables and pipelines
+  lake       write topics as Iceberg tables, exactly once
   spark      run a pipeline in Spark, exactly once, as a YAML file describes it
 
 tools
@@ -83,6 +84,7 @@ COMMANDS = {
     "objects": "commands.objects",
     "cluster": "commands.cluster",
     "console": "commands.console",
+    "lake": "commands.lake",
     "spark": "commands.spark",
     "profile": "commands.profile",
     "log": "commands.log",
