@@ -14,7 +14,7 @@ from .chains import Chain
 from .cut_file import BackedPartition
 from .names import SegmentName
 
-READ_BYTES: Final = 2 << 20
+READ_BYTES: Final = 1 << 20
 """The most bytes of one read, apart from a larger batch."""
 
 

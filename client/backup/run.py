@@ -246,7 +246,7 @@ class Backup:
             None if isinstance(quotas, KafkaError) else quotas,
             tuple(each.missed for each in copied if each.missed is not None),
             tuple(
-                f"{what}: {answer.message}"
+                f"{what}: {answer.message.removeprefix(f'{what}: ')}"
                 for what, answer in (("ACLs", acls), ("quotas", quotas))
                 if isinstance(answer, KafkaError)
             ),

@@ -11,6 +11,7 @@ import logging
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ...protocol.errors import ErrorCode
@@ -39,9 +40,9 @@ from .names import PartitionFolder
 logger = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 16 << 20
-ANSWER_BYTES: Final = 8 << 20
-"""The size from which a Fetch answer has no further partitions."""
-_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+READ_AT_ONCE: Final = 4
+"""The most partitions of a Fetch answer that have records. They bound the memory of an answer."""
+_WAIT_MAX_MS: Final = 500
 
 
 class CutServer:
@@ -110,47 +111,61 @@ class CutServer:
         return _framed(header, response)
 
     async def _fetched(self, request: FetchRequest) -> FetchResponse:
-        response = FetchResponse()
-        size = 0
-        for topic in request.topics:
-            parts = []
-            for wanted in topic.partitions:
-                data = await self._partition(
-                    topic.topic, topic.topic_id, wanted, is_full=size >= ANSWER_BYTES
-                )
-                size += len(data.records or b"")
-                parts.append(data)
-            response.responses.append(
-                FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=parts)
-            )
+        """Return records of the first partitions of a request that have some; others get their turn later."""
+        answered = [
+            (topic, [self._partition(topic.topic, topic.topic_id, wanted) for wanted in topic.partitions])
+            for topic in request.topics
+        ]
+        begun = [part for _, parts in answered for part in parts if part.reading is not None]
+        await asyncio.gather(*(part.read() for part in begun[:READ_AT_ONCE]))
+        size = sum(len(part.data.records or b"") for part in begun)
         if size == 0:
-            await asyncio.sleep(min(request.max_wait_ms, 500) / 1000)
+            await asyncio.sleep(min(request.max_wait_ms, _WAIT_MAX_MS) / 1000)
+        self.damage = next((part.damage for part in begun if part.damage is not None), self.damage)
         self.served_bytes += size
-        return response
+        return FetchResponse(
+            responses=[
+                FetchableTopicResponse(
+                    topic=topic.topic, topic_id=topic.topic_id, partitions=[part.data for part in parts]
+                )
+                for topic, parts in answered
+            ]
+        )
 
-    async def _partition(
-        self, name: str, topic_id: bytes, wanted: FetchPartition, *, is_full: bool
-    ) -> PartitionData:
+    def _partition(self, name: str, topic_id: bytes, wanted: FetchPartition) -> _FetchedPartition:
         topic = self._answers.topic(name, topic_id)
         partition = self._answers.partition(name, topic_id, wanted.partition)
+        data = PartitionData(partition_index=wanted.partition, high_watermark=-1, records=b"")
         if topic is None or partition is None:
-            return PartitionData(partition_index=wanted.partition, error_code=_UNKNOWN, high_watermark=-1)
-        data = PartitionData(
-            partition_index=wanted.partition,
-            high_watermark=partition.end,
-            last_stable_offset=partition.end,
-            log_start_offset=partition.start,
-            records=b"",
-        )
-        if not partition.start <= wanted.fetch_offset <= partition.end:
+            data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return _FetchedPartition(data)
+        data.high_watermark = data.last_stable_offset = partition.end
+        data.log_start_offset = partition.start
+        offset = wanted.fetch_offset
+        if not partition.start <= offset <= partition.end:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
-        elif wanted.fetch_offset < partition.end and not is_full:
-            try:
-                data.records = await self._readers[topic.folder(partition)].read(wanted.fetch_offset)
-            except ObjectStoreFailed as error:
-                self.damage = error
-                data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        return data
+        if data.error_code or offset == partition.end:
+            return _FetchedPartition(data)
+        return _FetchedPartition(data, self._readers[topic.folder(partition)], offset)
+
+
+@dataclass(slots=True)
+class _FetchedPartition:
+    """The answer about one partition of a Fetch request, and the reader of its records if it has some."""
+
+    data: PartitionData
+    reading: ChainReader | None = None
+    offset: int = 0
+    damage: ObjectStoreFailed | None = None
+
+    async def read(self) -> None:
+        """Read the records from the store. A failure becomes the partition's error."""
+        assert self.reading is not None
+        try:
+            self.data.records = await self.reading.read(self.offset)
+        except ObjectStoreFailed as error:
+            self.damage = error
+            self.data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def _framed(header: RequestHeader, response: Message) -> bytes:
