@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
 import uuid
@@ -15,12 +17,20 @@ import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client.admin import TOPIC_RESOURCE
+from ottla.client.backup.names import DATA
+from ottla.client.backup.run import open_backup
+from ottla.client.failures import ObjectStoreFailed, ObjectStoreUnavailable
+from ottla.client.objects.opening import open_store
+from ottla.client.objects.store import ObjectStore
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.records.record_batch import walk_batches
+from tests.client.objects.s3_server import s3_server
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.commands import forked, run_ottla
+from tests.integration.backed_up_transfers import WRITERS, back_up, check_cuts, transfers
 from tests.integration.mirroring import DEADLINE_S, ends_of, records_of
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("backups")
 
 
@@ -271,3 +281,113 @@ def test_a_second_backup_is_refused_and_a_signal_gives_the_store_free(
     assert told(*words)["cut"] == "2-1"
     refused = run("backup", "--to", store.as_uri(), "-b", target.bootstrap, code=1).stderr
     assert "needs another URL" in refused
+
+
+async def test_every_cut_of_a_bank_has_whole_transfers_and_the_offsets_that_were_committed(
+    clusters: tuple[RunningCluster, RunningCluster], store: Path
+) -> None:
+    source, target = clusters
+    (topic,) = names(1)
+    async with transfers(source.bootstrap, topic, seed=0):
+        await back_up(source.bootstrap, topic, store, cuts=10)
+    assert await check_cuts(store) > 0
+    cuts = told("backup", "list", store.as_uri())
+    restored(target, store, "--as-of", cuts[5]["cut"])
+    balances = [
+        int(record[3])
+        for some in (await records_of(target.bootstrap, topic, "read_committed")).values()
+        for record in some
+    ]
+    assert (sum(balances), len(balances) > 0) == (0, True)
+    async with Admin(bootstrap_servers=target.bootstrap) as admin:
+        offsets = [await admin.committed_offsets(f"{topic}-writer-{writer}") for writer in range(WRITERS)]
+    assert 2 * sum(offset for committed in offsets for offset in committed.values()) == len(balances)
+
+
+async def test_backups_and_restorations_that_are_killed_leave_no_damage_and_are_finished_by_the_next(
+    clusters: tuple[RunningCluster, RunningCluster], store: Path
+) -> None:
+    source, _ = clusters
+    (topic,) = names(1)
+    async with transfers(source.bootstrap, topic, seed=1):
+        await asyncio.to_thread(kill, source, store, topic, "backup", "5")
+    assert told("backup", "verify", store.as_uri())["damages"] == []
+    assert await check_cuts(store) > 0
+    await asyncio.to_thread(kill, source, store, topic, "restore", "_copied,promote_mirror")
+    for step in ("_copied", "promote_mirror"):
+        found = await records_of(source.bootstrap, f"{topic}{step}", "read_committed")
+        assert sum(int(record[3]) for some in found.values() for record in some) == 0
+
+
+class FullStore:
+    """A store whose disk is full now and then, and that sometimes keeps an object although it reports a failure."""
+
+    def __init__(self, store: ObjectStore, chance: random.Random) -> None:
+        self._store = store
+        self._chance = chance
+        self.url, self.get, self.list, self.delete = store.url, store.get, store.list, store.delete
+
+    async def put_new(self, key: str, data: bytes) -> None:
+        fate = self._chance.random() if key.startswith(DATA) else 1.0
+        if fate < 0.03:
+            raise ObjectStoreFailed(f"the object {key} was not created: No space left on device ({self.url})")
+        await self._store.put_new(key, data)
+        if fate < 0.08:
+            raise ObjectStoreUnavailable(f"the object {key} was not created within 1 s ({self.url})")
+
+
+async def test_a_full_disk_costs_cuts_and_damages_none(
+    clusters: tuple[RunningCluster, RunningCluster], store: Path
+) -> None:
+    source, _ = clusters
+    (topic,) = names(1)
+    full, failed = FullStore(open_store(store.as_uri(), 30), random.Random(5)), 0
+    async with transfers(source.bootstrap, topic, seed=2), Admin(bootstrap_servers=source.bootstrap) as admin:
+        backup = await open_backup(admin, full, topics=topic, groups=f"{topic}-.*")
+        for _ in range(20):
+            try:
+                await backup.cut()
+            except ObjectStoreFailed:
+                failed += 1
+        await backup.close()
+    made = len(told("backup", "list", store.as_uri()))
+    assert (made > 0, failed > 0, made + failed) == (True, True, 20)
+    assert await check_cuts(store) > 0
+
+
+async def test_a_bucket_that_answers_errors_and_loses_answers_gets_a_whole_backup(
+    clusters: tuple[RunningCluster, RunningCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _ = clusters
+    (topic,) = names(1)
+    await create(source, NewTopic(topic, 2, 1))
+    await transact(source, [topic], range(8))
+    with s3_server() as server:
+        for name, value in {
+            "AWS_ENDPOINT_URL": server.address,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "some-key",
+            "AWS_SECRET_ACCESS_KEY": "some-secret",
+            "AWS_REGION": "eu-west-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        url = "s3://bucket/backups"
+        for failures in (["503", "", "", "lost", "", ""] * 4, ["lost", "", "500", ""] * 4):
+            server.failures = failures
+            told("backup", "--to", url, "-b", source.bootstrap, "--topics", topic, "--groups", "")
+            await transact(source, [topic], range(3))
+        server.failures = ["500", "", "503", ""] * 2
+        assert told("backup", "verify", url)["damages"] == []
+        server.failures = ["lost", "", "503", ""] * 2
+        words = ("--topics", topic, "--rename", f"{topic}={topic}-again")
+        told("cluster", "restore", "--from", url, "-b", source.bootstrap, "--as-of", "1-1", *words)
+    found = await records_of(source.bootstrap, f"{topic}-again", "read_committed")
+    assert [record[3] for record in found[0]] == [b"0", b"1", b"2", b"3", b"5", b"6", b"7"]
+
+
+def kill(cluster: RunningCluster, store: Path, topic: str, mode: str, chosen: str) -> None:
+    """Run the program that kills."""
+    module = "tests.integration.killed_backups"
+    argv = [sys.executable, "-m", module, cluster.bootstrap, str(store), topic, mode, chosen]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=110, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
