@@ -1,7 +1,7 @@
 """Answers of a restoration's server, as a broker of the source would give them at the moment of the cut.
 
     ApiVersions (18), Metadata (3), ListOffsets (2), OffsetForLeaderEpoch (23), DescribeConfigs (32), ListGroups (16),
-    OffsetFetch (9), FindCut (20003), ListCutOffsets (20004), ListAppVersions (20011), DescribeLineages (20012)
+    FindCut (20003), ListCutOffsets (20004), ListAppVersions (20011), DescribeLineages (20012)
 
 Fetch (1) reads the store, and is in `fetching`. Nothing here waits or keeps state.
 """
@@ -34,7 +34,7 @@ from ...protocol.messages.cuts import (
 )
 from ...protocol.messages.failback import DescribeLineagesRequest, DescribeLineagesResponse
 from ...protocol.messages.fetch import FetchRequest
-from ...protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ...protocol.messages.groups import ListGroupsRequest, ListGroupsResponse
 from ...protocol.messages.list_offsets import (
     LATEST,
     ListOffsetsPartitionResponse,
@@ -55,13 +55,6 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from ...protocol.messages.offsets import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
-)
 from ...protocol.wire.schema import Message, Request
 from .chains import epoch_end
 from .cut_file import OFFSETS_TOPIC, BackedPartition, BackedTopic
@@ -71,8 +64,6 @@ BROKER_ID: Final = 0
 LEADER_EPOCH: Final = 0
 METADATA_OFFSET: Final = 0
 _SET_FOR_TOPIC: Final = 1
-_BY_NAME: Final = (8, 9)
-"""The versions of OffsetFetch that name topics, for many groups."""
 
 Ask = type[Request[Any]]
 _ALWAYS: Final[Sequence[Ask]] = (
@@ -83,7 +74,6 @@ _ALWAYS: Final[Sequence[Ask]] = (
     OffsetForLeaderEpochRequest,
     DescribeConfigsRequest,
     ListGroupsRequest,
-    OffsetFetchRequest,
 )
 _OF_CUTS: Final[Sequence[Ask]] = (
     FindCutRequest,
@@ -125,10 +115,6 @@ class CutAnswers:
         """Return the topic that a request names, by its name or its id."""
         return self._by_name.get(name) or self._by_id.get(topic_id)
 
-    def versions_of(self, request: Ask) -> tuple[int, int]:
-        """Return the first and the last version of an API that are answered."""
-        return _BY_NAME if request is OffsetFetchRequest else (request.min_version, request.max_version)
-
     def answer(self, request: Request[Any]) -> Message:
         """Return the answer to a request other than Fetch."""
         answering: Mapping[Ask, Callable[[Any], Message]] = {
@@ -138,7 +124,6 @@ class CutAnswers:
             OffsetForLeaderEpochRequest: self._epochs,
             DescribeConfigsRequest: self._configs,
             ListGroupsRequest: self._groups,
-            OffsetFetchRequest: self._committed,
             FindCutRequest: self._find_cut,
             ListCutOffsetsRequest: self._cut_offsets,
             ListAppVersionsRequest: self._app_versions,
@@ -149,9 +134,8 @@ class CutAnswers:
     def api_versions(self, _: ApiVersionsRequest | None, error: ErrorCode = ErrorCode.NONE) -> Message:
         """Return the APIs and versions that are answered."""
         keys = [
-            ApiVersion(api_key=key, min_version=versions[0], max_version=versions[1])
+            ApiVersion(api_key=key, min_version=request.min_version, max_version=request.max_version)
             for key, request in sorted(self.served.items())
-            for versions in [self.versions_of(request)]
         ]
         return ApiVersionsResponse(error_code=error, api_keys=keys)
 
@@ -263,30 +247,8 @@ class CutAnswers:
         return DescribeConfigsResponse(results=results)
 
     def _groups(self, _: ListGroupsRequest) -> Message:
-        return ListGroupsResponse(
-            groups=[
-                ListedGroup(group_id=group, protocol_type="consumer") for group in sorted(self._cut.groups)
-            ]
-        )
-
-    def _committed(self, request: OffsetFetchRequest) -> Message:
-        groups = []
-        for asked in request.groups:
-            topics = [
-                OffsetFetchResponseTopics(
-                    name=name,
-                    partitions=[
-                        OffsetFetchResponsePartitions(
-                            partition_index=index, committed_offset=offset, metadata=""
-                        )
-                        for index, offset in sorted(offsets.items())
-                    ],
-                )
-                for name, offsets in sorted(self._cut.groups.get(asked.group_id, {}).items())
-                if name in self._by_name
-            ]
-            groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics))
-        return OffsetFetchResponse(groups=groups)
+        """Return no groups: a promotion at the cut takes their offsets from the copy of the offsets topic."""
+        return ListGroupsResponse()
 
     # cuts
 

@@ -56,7 +56,11 @@ def restore_plan(
     if wanted:
         renamed += [topic for topic in cut.topics if topic.name == OFFSETS_TOPIC]
     return RestorePlan(
-        replace(cut, topics=tuple(renamed), groups=cut.groups if wanted else {}),
+        replace(
+            cut,
+            topics=tuple(renamed),
+            groups={name: of for name, of in cut.groups.items() if re.fullmatch(wanted, name)},
+        ),
         {new: old for old, new in new_names.items()},
         wanted,
         f"restore-{cut.cut}-{_selection(topics, wanted, renames):08x}",

@@ -19,6 +19,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..admin import TOPIC_RESOURCE, Admin, MirrorDescription
 from ..failures import BackupRefused, BackupUnusable
 from ..objects.store import ObjectStore
+from ..records import TopicPartition
 from .answers import CutAnswers, source_id
 from .catalog import Catalog
 from .chain_reader import ChainReader
@@ -108,8 +109,8 @@ class RestoreResult:
     size: int = 0
     acls: int = 0
     quotas: int = 0
-    refused_settings: list[str] = field(default_factory=list)
-    """Settings of topics that the cluster has refused, each with the reason."""
+    refused: list[str] = field(default_factory=list)
+    """Settings of topics, and committed offsets, that the cluster has refused, each with the reason."""
 
 
 async def prepare(store: ObjectStore, catalog: Catalog, plan: RestorePlan) -> PreparedRestore:
@@ -210,6 +211,7 @@ class Restore:
         told.state = "opening"
         progress(told)
         await self._admin.promote_mirror(self._plan.mirror, at_cut=cut.is_whole)
+        await self._commit(result)
         await self._admin.delete_mirror(self._plan.mirror)
         return result
 
@@ -233,7 +235,7 @@ class Restore:
                 self._plan.mirror,
                 source=endpoint.address,
                 topics=".*",
-                groups=self._plan.groups,
+                groups=self._plan.groups if self._plan.cut.is_whole else "",
                 options=endpoint.options,
             )
         elif mirror.source_cluster_id != source_id(self._plan):
@@ -296,6 +298,28 @@ class Restore:
 
     # what is beside the records
 
+    async def _commit(self, result: RestoreResult) -> None:
+        """Commit the offsets of groups that the cut has beside its records. Those of a consistent cut are taken over by
+        the promotion."""
+        names = {topic.name for topic in self._plan.topics}
+        for group, topics in sorted(self._plan.cut.groups.items()):
+            offsets = {
+                TopicPartition(name, index): offset
+                for name, of_topic in topics.items()
+                if name in names
+                for index, offset in of_topic.items()
+            }
+            try:
+                refused = await self._admin.alter_offsets(group, offsets) if offsets else {}
+            except KafkaError as error:
+                result.refused.append(f"offsets of group {group}: {error.message}")
+                continue
+            result.refused += [
+                f"offset of group {group} in {place.topic}-{place.partition}: {error.message}"
+                for place, error in refused.items()
+                if error is not None
+            ]
+
     async def _set_rest(self, result: RestoreResult) -> None:
         """Set the topics' settings that mirrors do not copy, and create ACLs and quotas."""
         for topic in self._plan.topics:
@@ -305,7 +329,7 @@ class Restore:
                 try:
                     await self._admin.alter_configs(TOPIC_RESOURCE, topic.name, {key: value})
                 except KafkaError as error:
-                    result.refused_settings.append(f"{topic.name}: {key}={value}: {error.message}")
+                    result.refused.append(f"setting {key}={value} of {topic.name}: {error.message}")
         cut = self._plan.cut
         if self._acls and cut.acls:
             await self._admin.create_acls(Acl(*acl) for acl in cut.acls)

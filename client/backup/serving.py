@@ -95,8 +95,7 @@ class CutServer:
         kind = self._answers.served.get(header.api_key)
         if kind is None:
             return None
-        first, last = self._answers.versions_of(kind)
-        if not first <= header.api_version <= last:
+        if not kind.min_version <= header.api_version <= kind.max_version:
             if header.api_key != API_VERSIONS:
                 return None
             # A client that knows later versions begins with them (KIP-511).

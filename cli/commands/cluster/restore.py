@@ -142,8 +142,8 @@ def _print(
     arguments: argparse.Namespace, prepared: PreparedRestore, result: RestoreResult, took_s: float
 ) -> None:
     cut = prepared.plan.cut
-    for refused in result.refused_settings:
-        note(f"a setting was not taken over: {refused}")
+    for refused in result.refused:
+        note(f"the cluster has refused the {refused}")
     row = {
         "cut": str(cut.cut),
         "time": second_text(cut.time_ms),
@@ -153,7 +153,7 @@ def _print(
         "acls": result.acls,
         "quotas": result.quotas,
         "seconds": round(took_s, 3),
-        "refused_settings": result.refused_settings,
+        "refused": result.refused,
     }
     if arguments.output == "json":
         print_json(row)
