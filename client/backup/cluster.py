@@ -51,6 +51,7 @@ class SourceOfBackup:
         self._admin = admin
         self._topics = re.compile(topics)
         self._groups = re.compile(groups) if groups else None
+        self._tells_cuts: bool | None = None
 
     async def cluster_id(self) -> str:
         """Return the id of the cluster. Raises BackupRefused for a cluster that has none."""
@@ -62,12 +63,16 @@ class SourceOfBackup:
     async def topics(self) -> dict[str, TopicInfo]:
         """Return the topics of the backup, by name: those that match, and the topic of committed offsets.
 
-        Raises BackupRefused for a cluster without topic ids, and KafkaError for a topic that may not be read.
+        Raises BackupRefused for a cluster without topic ids, and for a user who may not read committed offsets.
         """
+        wants_offsets = self._groups is not None and await self._has_cuts()
         metadata = await self._admin.session.metadata()
+        if wants_offsets and OFFSETS_TOPIC not in metadata.topics:
+            await self._check_offsets_are_seen()
         chosen: dict[str, TopicInfo] = {}
         for name, known in sorted(metadata.topics.items()):
-            if not self._wants(name, is_internal=known.is_internal):
+            is_offsets = name == OFFSETS_TOPIC and wants_offsets
+            if not is_offsets and not self._wants(name, is_internal=known.is_internal):
                 continue
             if known.error:
                 raise KafkaError(known.error, f"topic {name!r}: {known.error.message}")
@@ -77,9 +82,27 @@ class SourceOfBackup:
         return chosen
 
     def _wants(self, name: str, *, is_internal: bool) -> bool:
-        if name == OFFSETS_TOPIC:
-            return self._groups is not None
         return not is_internal and not name.startswith(_BROKERS_OWN) and bool(self._topics.fullmatch(name))
+
+    async def _has_cuts(self) -> bool:
+        """Return whether the cluster is of Ottla, and tells cuts."""
+        if self._tells_cuts is None:
+            try:
+                await self._admin.find_cut([])
+                self._tells_cuts = True
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                    raise
+                self._tells_cuts = False
+        return self._tells_cuts
+
+    async def _check_offsets_are_seen(self) -> None:
+        """Raise BackupRefused if the topic of committed offsets is there, and the user may not see it."""
+        named = (await self._admin.session.metadata([OFFSETS_TOPIC])).topics.get(OFFSETS_TOPIC)
+        if named is not None and named.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise BackupRefused(
+                f"committed offsets need READ and DESCRIBE on the topic {OFFSETS_TOPIC}; --groups '' leaves them out"
+            )
 
     async def find(self) -> tuple[dict[str, TopicInfo], FoundCut]:
         """Return the topics, and a cut through all of their partitions.
@@ -97,12 +120,9 @@ class SourceOfBackup:
     async def _find(self, topics: Mapping[str, TopicInfo]) -> FoundCut:
         places = sorted(partition for _, partition in _places(topics))
         time_ms = int(time.time() * 1000)
-        try:
-            cut = await self._admin.find_cut(places)
-        except KafkaError as error:
-            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
-                raise
+        if not await self._has_cuts():
             return await self._without_cut(time_ms, places)
+        cut = await self._admin.find_cut(places)
         offsets = _told(await self._admin.cut_offsets(cut, places))
         starts = await self._starts(places)
         versions = await self._admin.app_versions_at(cut)

@@ -20,7 +20,7 @@ from .catalog import Catalog
 from .chains import extended
 from .cluster import FoundCut, SourceOfBackup
 from .copying import CopiedRange, PartitionCopy
-from .cut_file import BackedPartition, BackedTopic, CutFile, MissedRecords, written
+from .cut_file import OFFSETS_TOPIC, BackedPartition, BackedTopic, CutFile, MissedRecords, written
 from .lease import WATCHED_S, Lease, Waiting, take_lease
 from .names import CutId, CutName, PartitionFolder
 from .reading import read_cut
@@ -229,7 +229,7 @@ class Backup:
         for name, info in topics.items():
             parts = sorted((each.partition for each in by_topic[name]), key=lambda part: part.index)
             replicas = max(len(part.replicas) for part in info.partitions.values())
-            settings = await self._source.settings(name)
+            settings = {} if name == OFFSETS_TOPIC else await self._source.settings(name)
             backed.append(BackedTopic(name, info.id, replicas, settings, tuple(parts)))
         acls, quotas = await self._source.acls(), await self._source.quotas()
         return CutFile(

@@ -88,18 +88,18 @@ async def back_up(bootstrap: str, topic: str, folder: Path, cuts: int) -> None:
             await backup.close()
 
 
-async def check_cuts(folder: Path) -> int:
+async def check_cuts(folder: Path, topic: str) -> int:
     """Check every cut of a store. Returns the number of transfers at the newest cut."""
     store = open_store(folder.as_uri(), 30)
     catalog = await read_catalog(store)
     count = 0
     for name in catalog.cuts:
-        before, count = count, await _check_cut(store, catalog, name)
+        before, count = count, await _check_cut(store, catalog, name, topic)
         assert count >= before, name
     return count
 
 
-async def _check_cut(store: ObjectStore, catalog: Catalog, name: CutName) -> int:
+async def _check_cut(store: ObjectStore, catalog: Catalog, name: CutName, topic: str) -> int:
     cut = await read_cut(store, name)
     prepared = await prepare(store, catalog, restore_plan(cut, None, None, []))
     total, by_writer = 0, Counter[bytes]()
@@ -108,7 +108,7 @@ async def _check_cut(store: ObjectStore, catalog: Catalog, name: CutName) -> int
         reader = ChainReader(store, part.partition, part.chain, dict(prepared.sizes))
         batches = await _all(reader, part.partition.start)
         if part.topic.name == OFFSETS_TOPIC:
-            offsets |= _committed(batches, part.partition.end)
+            offsets |= _committed(batches, part.partition.end, topic)
         else:
             for key, value in _values(batches):
                 total += value
@@ -148,12 +148,14 @@ def _values(batches: bytes) -> Iterator[tuple[bytes, int]]:
             yield from ended
 
 
-def _committed(batches: bytes, end: int) -> dict[str, int]:
-    """Return the committed offset of each group at a cut, as a promotion of a mirror finds it."""
+def _committed(batches: bytes, end: int, topic: str) -> dict[str, int]:
+    """Return the committed offset of each group of a topic's writers at a cut, as a promotion of a mirror finds it."""
     reader = OffsetsAtCut(end)
     reader.feed(memoryview(batches))
     found: dict[str, int] = {}
-    for group, of_group in reader.committed(lambda _: True, lambda key, said: ((b"", key[1]), said.offset)):
+    for group, of_group in reader.committed(
+        lambda group: group.startswith(topic), lambda key, said: ((b"", key[1]), said.offset)
+    ):
         found[group] = _only(of_group)
     return found
 
@@ -167,7 +169,7 @@ async def main(bootstrap: str, folder: str, cuts: str) -> None:
     """Make the cuts while the bank works, and check them all."""
     async with transfers(bootstrap, "transfers", 0):
         await back_up(bootstrap, "transfers", Path(folder), int(cuts))
-    count = await check_cuts(Path(folder))
+    count = await check_cuts(Path(folder), "transfers")
     sys.stdout.write(f"{cuts} cuts are whole, the last with {count} transfers\n")
 
 

@@ -290,7 +290,7 @@ async def test_every_cut_of_a_bank_has_whole_transfers_and_the_offsets_that_were
     (topic,) = names(1)
     async with transfers(source.bootstrap, topic, seed=0):
         await back_up(source.bootstrap, topic, store, cuts=10)
-    assert await check_cuts(store) > 0
+    assert await check_cuts(store, topic) > 0
     cuts = told("backup", "list", store.as_uri())
     restored(target, store, "--as-of", cuts[5]["cut"])
     balances = [
@@ -312,7 +312,7 @@ async def test_backups_and_restorations_that_are_killed_leave_no_damage_and_are_
     async with transfers(source.bootstrap, topic, seed=1):
         await asyncio.to_thread(kill, source, store, topic, "backup", "5")
     assert told("backup", "verify", store.as_uri())["damages"] == []
-    assert await check_cuts(store) > 0
+    assert await check_cuts(store, topic) > 0
     await asyncio.to_thread(kill, source, store, topic, "restore", "_copied,promote_mirror")
     for step in ("_copied", "promote_mirror"):
         found = await records_of(source.bootstrap, f"{topic}{step}", "read_committed")
@@ -352,7 +352,7 @@ async def test_a_full_disk_costs_cuts_and_damages_none(
         await backup.close()
     made = len(told("backup", "list", store.as_uri()))
     assert (made > 0, failed > 0, made + failed) == (True, True, 20)
-    assert await check_cuts(store) > 0
+    assert await check_cuts(store, topic) > 0
 
 
 async def test_a_bucket_that_answers_errors_and_loses_answers_gets_a_whole_backup(
