@@ -37,9 +37,10 @@ daily work (-b HOST:PORT before or after the command, or OTTLA_BOOTSTRAP; localh
   security   certificates of a cluster, and access to it after a lock-out
   txn        list, describe and abort transactions; find those that hang
   mirror     copy topics of another cluster offset by offset, watch and promote them
+  backup     copy a cluster into an object store; 'cluster restore' brings it back
   audit      compare record counts of producers and consumers; find missing records
   objects    delete large values in an object store that no record refers to
-  cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
+  cluster    brokers and quorum; health, reassign, rebalance, decommission, elect, restore
   console    pages for a browser: the state of the cluster, and changes of it
 
 tables and pipelines
@@ -80,6 +81,7 @@ COMMANDS = {
     "security": "commands.security",
     "txn": "commands.txn",
     "mirror": "commands.mirror",
+    "backup": "commands.backup",
     "audit": "commands.audit",
     "objects": "commands.objects",
     "cluster": "commands.cluster",

@@ -258,6 +258,14 @@ class ObjectMissing(ObjectStoreFailed):
     """An object that the store does not have."""
 
 
+class BackupUnusable(ClientError):
+    """A backup that cannot be used as asked: no such cut or topic, a later format, or a missing or damaged object."""
+
+
+class BackupRefused(ClientError):
+    """A backup or restoration that does not begin or continue, since another one, or the cluster, is in its way."""
+
+
 _DENIED: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "group",
