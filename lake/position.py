@@ -24,7 +24,7 @@ FROM: Final = "ottla.from"
 TO: Final = "ottla.to"
 
 
-class PartitionProgress(NamedTuple):
+class PartitionReach(NamedTuple):
     """The position in a partition. `open_from`: the first offset of the oldest transaction that is open there; equal to
     `offset` if there is none."""
 
@@ -32,7 +32,7 @@ class PartitionProgress(NamedTuple):
     open_from: int
 
 
-START = PartitionProgress(0, 0)
+START = PartitionReach(0, 0)
 """The place at which a partition begins that the table does not know yet."""
 
 
@@ -53,9 +53,9 @@ class TablePosition:
     """The topic's id in hexadecimal: a topic that was deleted and made anew has another."""
     cluster: str
     cut: int = NOTHING
-    places: Mapping[int, PartitionProgress] = field(default_factory=dict)
+    places: Mapping[int, PartitionReach] = field(default_factory=dict)
 
-    def place(self, partition: int) -> PartitionProgress:
+    def place(self, partition: int) -> PartitionReach:
         """Return the place in a partition."""
         return self.places.get(partition, START)
 
@@ -105,14 +105,12 @@ class TablePosition:
         for index, beginning in beginnings.items():
             place = self.place(index)
             if place.open_from < beginning:
-                places[index] = PartitionProgress(
-                    max(place.offset, beginning), max(place.open_from, beginning)
-                )
+                places[index] = PartitionReach(max(place.offset, beginning), max(place.open_from, beginning))
         return replace(self, places=places)
 
 
 def cut_position(
-    topic: str, topic_id: str, cluster: str, cut: int, places: Mapping[TopicPartition, PartitionProgress]
+    topic: str, topic_id: str, cluster: str, cut: int, places: Mapping[TopicPartition, PartitionReach]
 ) -> TablePosition:
     """Return the position of a topic at a cut. `places` may have partitions of other topics."""
     own = {partition.partition: place for partition, place in places.items() if partition.topic == topic}
@@ -167,15 +165,15 @@ def check_same_topic(position: TablePosition, now: TablePosition, table: str) ->
         )
 
 
-def _vector(places: Mapping[int, PartitionProgress]) -> str:
+def _vector(places: Mapping[int, PartitionReach]) -> str:
     return json.dumps({str(index): list(place) for index, place in sorted(places.items())})
 
 
-def _place(given: Iterable[int]) -> PartitionProgress:
+def _place(given: Iterable[int]) -> PartitionReach:
     offset, open_from = given
     for number in (offset, open_from):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise ValueError(f"{number!r} is no offset")
     if open_from > offset:
         raise ValueError(f"{open_from} is above {offset}")
-    return PartitionProgress(offset, open_from)
+    return PartitionReach(offset, open_from)

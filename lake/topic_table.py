@@ -18,7 +18,7 @@ from .failures import TableRefused
 from .iceberg.letters import letter_offsets
 from .iceberg.schemas import JSON_TABLE, LETTERS_TABLE, RAW_TABLE, check_schema, partition_spec
 from .iceberg.tables import Epoch, LakeTable
-from .position import PartitionProgress, TablePosition, check_same_topic, cut_position
+from .position import PartitionReach, TablePosition, check_same_topic, cut_position
 from .row_files import JsonFiles, Offset, RawFiles, RowFiles
 from .settings import TableSettings
 from .window_reader import ReadTopic, read_range
@@ -101,7 +101,7 @@ class TopicTable:
 
         Afterwards `commit` is to be called, unless another round will be read from the same position.
         """
-        at = {partition: PartitionProgress(*place) for partition, place in places.items()}
+        at = {partition: PartitionReach(*place) for partition, place in places.items()}
         end = cut_position(self._topic.name, self._nowhere.topic_id, self._nowhere.cluster, cut, at)
         return await self._read(self.position.moved_to(end))
 

@@ -14,7 +14,7 @@ from ottla.lake.failures import TableRefused
 from ottla.lake.position import (
     FROM,
     TO,
-    PartitionProgress,
+    PartitionReach,
     TablePosition,
     check_same_topic,
     cut_position,
@@ -26,10 +26,10 @@ OFFSETS = st.integers(0, 1 << 62)
 
 
 @st.composite
-def places(draw: st.DrawFn) -> PartitionProgress:
+def places(draw: st.DrawFn) -> PartitionReach:
     """Return a place whose open transactions begin at or before it."""
     open_from, offset = sorted((draw(OFFSETS), draw(OFFSETS)))
-    return PartitionProgress(offset, open_from)
+    return PartitionReach(offset, open_from)
 
 
 POSITIONS = st.builds(
@@ -79,8 +79,8 @@ def test_lost_records_are_named_and_passed_over(start: TablePosition, beginnings
 
 def test_a_cut_has_the_places_of_its_topic() -> None:
     found = {TopicPartition("orders", 1): ReadPlace(7, 5), TopicPartition("other", 0): ReadPlace(9, 9)}
-    own = {partition: PartitionProgress(*place) for partition, place in found.items()}
-    assert cut_position("orders", "0a", "c", 4, own).places == {1: PartitionProgress(7, 5)}
+    own = {partition: PartitionReach(*place) for partition, place in found.items()}
+    assert cut_position("orders", "0a", "c", 4, own).places == {1: PartitionReach(7, 5)}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_cut_has_the_places_of_its_topic() -> None:
 )
 def test_a_damaged_position_is_refused(vector: str) -> None:
     properties = position_properties(
-        TablePosition("t", "", ""), TablePosition("t", "", "", 1, {0: PartitionProgress(1, 1)})
+        TablePosition("t", "", ""), TablePosition("t", "", "", 1, {0: PartitionReach(1, 1)})
     )
     given = {**properties, TO: vector}
     if not vector:

@@ -20,7 +20,7 @@ from ottla.lake.iceberg.cuts import CUTS, note_cut
 from ottla.lake.iceberg.files import DataFiles
 from ottla.lake.iceberg.schemas import RAW_TABLE
 from ottla.lake.iceberg.tables import LakeTable, Overtaken
-from ottla.lake.position import PartitionProgress, TablePosition
+from ottla.lake.position import PartitionReach, TablePosition
 from ottla.lake.record_columns import RAW_SCHEMA
 
 NAME = "lake.t"
@@ -44,7 +44,7 @@ def opened(catalog: Catalog, epoch: int = 1) -> LakeTable:
 
 
 def at(offset: int) -> TablePosition:
-    return TablePosition("t", "0a", "cluster", offset, {0: PartitionProgress(offset, offset)})
+    return TablePosition("t", "0a", "cluster", offset, {0: PartitionReach(offset, offset)})
 
 
 def one_row(table: LakeTable, offset: int) -> list[DataFile]:

@@ -13,7 +13,7 @@ from ottla.lake.topic_table import Consent
 from ottla.lake.worker import LakeOptions, LakeWorker
 from tests.cluster import RunningCluster
 
-PartitionProgress = tuple[int, int]
+PartitionReach = tuple[int, int]
 
 
 async def create(cluster: RunningCluster, topic: str, partitions: int = 2, **settings: str) -> None:
@@ -51,7 +51,7 @@ def rows(folder: Path, table: str, tag: str | None = None) -> list[dict[str, Any
     return sorted(found, key=lambda row: (row["ottla"]["partition"], row["ottla"]["offset"]))
 
 
-def values(folder: Path, table: str, tag: str | None = None) -> dict[PartitionProgress, bytes]:
+def values(folder: Path, table: str, tag: str | None = None) -> dict[PartitionReach, bytes]:
     """Return the values of a raw table by partition and offset. Raises AssertionError for an offset that is there
     twice."""
     found = rows(folder, table, tag)
