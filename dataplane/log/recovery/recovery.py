@@ -5,6 +5,11 @@ After a clean stop all files are trusted. Otherwise only records below the recov
 last batch there. From that batch on every batch is read and its CRC checked. The log ends before the first batch that
 is not whole, or whose leader epoch other batches contradict. Damage below the recovery point is an error, never
 repaired silently: those records had been flushed, so they may have been acknowledged, and another replica has them.
+
+If only the process died, the page cache still has all that was written, and only the last write may be short. Then the
+headers alone are read, and the CRC is checked of the last batch below the recovery point and of the last batches of
+each segment. A log in which anything is not as it was written is recovered once more, by all of its bytes. Both
+recoveries find the same state, and neither raises the recovery point.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from pathlib import Path
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.records.record_batch import CONTROL_FLAG
+from .. import page_cache
 from ..checkpoints import LEADER_EPOCHS, read_leader_epochs
 from ..config import OFFSETS_MAX, LogConfig
 from ..durable_files import TEMPORARY_SUFFIX
@@ -25,7 +31,7 @@ from ..leader_epochs import LeaderEpochs
 from ..producers.producer_loading import load_producers, rebuild_transaction_indexes
 from ..producers.producer_snapshot import snapshot_offsets_among
 from ..producers.producer_state import ProducerStates
-from ..segments.batch_walk import SCAN_CHUNK, walk_file
+from ..segments.batch_walk import SCAN_CHUNK, read_few, walk_file
 from ..segments.descriptors import FileCache
 from ..segments.gaps import GAPS_MARK, has_gaps, noted_gaps
 from ..segments.segment import (
@@ -43,6 +49,9 @@ from .recovered_epochs import EpochFell, RecoveredEpochs
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFTOVERS = (DOOMED_SUFFIX, TEMPORARY_SUFFIX)
+_TAIL_BYTES = 64 * 1024
+"""The bytes at a segment's end whose batches are read whole in any case, since the last write may have been cut short.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +87,8 @@ class OpenRequest:
     now_ms: int
     settled: CleanLogState | None = None
     """The state of these very files that a clean stop recorded."""
+    only_process_died: bool = False
+    """True if the page cache still has all that was written to the folder's files."""
 
     @property
     def contiguous(self) -> bool:
@@ -112,8 +123,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
     is_settled = next_offset is not None
     if next_offset is None:
         gaps = noted_gaps(request.directory)
-        recovered = RecoveredEpochs(epochs, request.recovery_point)
-        segments, next_offset = _recover(segments, request, names, recovered, gaps)
+        segments, next_offset, epochs = _recovered(segments, request, names, epochs, gaps)
         next_offset = _end_behind_gap(segments, request, gaps, next_offset)
     _check_end(request, segments, next_offset, epochs)
     rebuild_transaction_indexes(request.directory, segments)
@@ -276,14 +286,51 @@ def _load_clean(segments: list[Segment], request: OpenRequest, names: Collection
         return None
 
 
+class _NotAsWritten(Exception):
+    """The error for a file that is not as the dead process wrote it, so that its bodies are not trusted. The message
+    has the reason."""
+
+
+def _recovered(
+    segments: list[Segment],
+    request: OpenRequest,
+    names: Collection[str],
+    epochs: LeaderEpochs,
+    gaps: Mapping[int, int | None],
+) -> tuple[list[Segment], int, LeaderEpochs]:
+    """Check and repair the log above the recovery point. Returns the segments that remain, the log end offset and the
+    leader epochs."""
+    if request.only_process_died:
+        found = epochs.copy()
+        recovered = RecoveredEpochs(found, request.recovery_point)
+        try:
+            return *_recover(segments, request, names, recovered, gaps, trusts_bodies=True), found
+        except _NotAsWritten as reason:
+            logger.warning("%s: reading all records above the recovery point: %s", request.directory, reason)
+            segments = [_untouched(segment, request) for segment in segments]
+    recovered = RecoveredEpochs(epochs, request.recovery_point)
+    return *_recover(segments, request, names, recovered, gaps, trusts_bodies=False), epochs
+
+
+def _untouched(segment: Segment, request: OpenRequest) -> Segment:
+    """Return the segment as it was before a recovery began."""
+    segment.close()
+    fresh = _new_segment(request, segment.base_offset)
+    fresh.size = segment.size
+    return fresh
+
+
 def _recover(
     segments: list[Segment],
     request: OpenRequest,
     names: Collection[str],
     epochs: RecoveredEpochs,
     gaps: Mapping[int, int | None],
+    *,
+    trusts_bodies: bool,
 ) -> tuple[list[Segment], int]:
-    """Check and repair the log above the recovery point. Returns the segments that remain and the log end offset.
+    """Check and repair the log above the recovery point. Returns the segments that remain and the log end offset. With
+    `trusts_bodies` nothing is repaired: _NotAsWritten is raised if there is anything to repair.
 
     The segment that ends at the recovery point was flushed as the last one, so its log is durable, but its indexes may
     not be.
@@ -300,6 +347,8 @@ def _recover(
     for number in range(first, len(segments)):
         segment = segments[number]
         if segment.base_offset != next_offset and segment.base_offset not in gaps:
+            if trusts_bodies:
+                raise _NotAsWritten(f"{segment.path.name} does not continue the log at offset {next_offset}")
             if next_offset >= point:
                 return _drop_from(segments, number), next_offset
             if request.contiguous:
@@ -307,8 +356,10 @@ def _recover(
                     segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
                 )
         upto = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        next_offset, broken = _rebuild(segment, point, request, epochs, upto)
+        next_offset, broken = _rebuild(segment, point, request, epochs, upto, trusts_bodies=trusts_bodies)
         if broken is not None:
+            if trusts_bodies:
+                raise _NotAsWritten(f"{segment.path.name} at byte {broken.position}: {broken.reason}")
             if next_offset < point:
                 raise damage(segment.path, broken.position, broken.reason) from broken
             if isinstance(broken, EpochFell) and point <= broken.since < next_offset:
@@ -373,11 +424,15 @@ def _rebuild(
     request: OpenRequest,
     epochs: RecoveredEpochs | None,
     upto: int | None = None,
+    *,
+    trusts_bodies: bool = False,
 ) -> tuple[int, BrokenBatch | None]:
     """Rebuild the indexes of a segment. Returns the offset after its last good batch, and the fault that stopped the
     scan before the segment's end, or None.
 
     A batch is also faulty if it reaches beyond `upto`, where the next segment begins, or beyond the range of indexes.
+    With `trusts_bodies` only the batches at the segment's end are read whole. Raises _NotAsWritten then if the disk has
+    refused a page of the segment.
     """
     segment.offset_index.reset()
     segment.time_index.reset()
@@ -385,6 +440,8 @@ def _rebuild(
     next_offset = segment.base_offset
     descriptor = segment.descriptor()
     try:
+        if trusts_bodies:
+            _check_pages(descriptor.fd)
         for position, header in walk_file(
             descriptor.fd,
             0,
@@ -393,7 +450,9 @@ def _rebuild(
             contiguous=request.contiguous,
             upto=segment.base_offset + OFFSETS_MAX if upto is None else upto,
             verify_from=verify_from,
+            bodies_trusted_to=segment.size - _TAIL_BYTES if trusts_bodies else 0,
             chunk=SCAN_CHUNK,
+            read=read_few if trusts_bodies else None,
         ):
             if epochs is not None:
                 epochs.take(header, position)
@@ -408,3 +467,13 @@ def _rebuild(
     finally:
         descriptor.release()
     return next_offset, None
+
+
+def _check_pages(fd: int) -> None:
+    """Raise _NotAsWritten if the disk has refused a page of this file since it was flushed. The cached pages are
+    dropped then, as after a failed flush: the kernel counts a refused page as written."""
+    try:
+        page_cache.check_writes(fd)
+    except OSError as error:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        raise _NotAsWritten(f"the disk has refused writes: {error.strerror}") from error
