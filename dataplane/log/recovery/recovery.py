@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.records.record_batch import CONTROL_FLAG
+from ....protocol.records.record_batch import CONTROL_FLAG, NO_PRODUCER_ID
 from .. import page_cache
 from ..checkpoints import LEADER_EPOCHS, read_leader_epochs
 from ..config import OFFSETS_MAX, LogConfig
@@ -31,7 +31,7 @@ from ..leader_epochs import LeaderEpochs
 from ..producers.producer_loading import load_producers, rebuild_transaction_indexes
 from ..producers.producer_snapshot import snapshot_offsets_among
 from ..producers.producer_state import ProducerStates
-from ..segments.batch_walk import SCAN_CHUNK, read_few, walk_file
+from ..segments.batch_walk import SCAN_CHUNK, reading_few, walk_file
 from ..segments.descriptors import FileCache
 from ..segments.gaps import GAPS_MARK, has_gaps, noted_gaps
 from ..segments.segment import (
@@ -121,9 +121,11 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         segments[0].open(creates=True)
     next_offset = _load_clean(segments, request, names) if request.clean_shutdown else None
     is_settled = next_offset is not None
+    without_producers: Collection[Segment] = ()
     if next_offset is None:
         gaps = noted_gaps(request.directory)
-        segments, next_offset, epochs = _recovered(segments, request, names, epochs, gaps)
+        segments, next_offset, findings = _recovered(segments, request, names, epochs, gaps)
+        epochs, without_producers = findings.epochs.epochs, findings.without_producers
         next_offset = _end_behind_gap(segments, request, gaps, next_offset)
     _check_end(request, segments, next_offset, epochs)
     rebuild_transaction_indexes(request.directory, segments)
@@ -134,6 +136,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         next_offset,
         request.config,
         request.now_ms,
+        without_producers,
     )
     is_named = is_settled and has_segments
     return OpenedLog(segments, next_offset, epochs, producers, GAPS_MARK in names, is_settled, is_named)
@@ -291,25 +294,33 @@ class _NotAsWritten(Exception):
     has the reason."""
 
 
+@dataclass(slots=True)
+class _Findings:
+    """The leader epochs that a recovery has found, and the segments in which it has found no batch of a producer with
+    an id."""
+
+    epochs: RecoveredEpochs
+    without_producers: set[Segment] = field(default_factory=set)
+
+
 def _recovered(
     segments: list[Segment],
     request: OpenRequest,
     names: Collection[str],
     epochs: LeaderEpochs,
     gaps: Mapping[int, int | None],
-) -> tuple[list[Segment], int, LeaderEpochs]:
+) -> tuple[list[Segment], int, _Findings]:
     """Check and repair the log above the recovery point. Returns the segments that remain, the log end offset and the
-    leader epochs."""
+    findings."""
     if request.only_process_died:
-        found = epochs.copy()
-        recovered = RecoveredEpochs(found, request.recovery_point)
+        findings = _Findings(RecoveredEpochs(epochs.copy(), request.recovery_point))
         try:
-            return *_recover(segments, request, names, recovered, gaps, trusts_bodies=True), found
+            return *_recover(segments, request, names, findings, gaps, trusts_bodies=True), findings
         except _NotAsWritten as reason:
             logger.warning("%s: reading all records above the recovery point: %s", request.directory, reason)
             segments = [_untouched(segment, request) for segment in segments]
-    recovered = RecoveredEpochs(epochs, request.recovery_point)
-    return *_recover(segments, request, names, recovered, gaps, trusts_bodies=False), epochs
+    findings = _Findings(RecoveredEpochs(epochs, request.recovery_point))
+    return *_recover(segments, request, names, findings, gaps, trusts_bodies=False), findings
 
 
 def _untouched(segment: Segment, request: OpenRequest) -> Segment:
@@ -324,7 +335,7 @@ def _recover(
     segments: list[Segment],
     request: OpenRequest,
     names: Collection[str],
-    epochs: RecoveredEpochs,
+    findings: _Findings,
     gaps: Mapping[int, int | None],
     *,
     trusts_bodies: bool,
@@ -356,14 +367,16 @@ def _recover(
                     segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
                 )
         upto = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        next_offset, broken = _rebuild(segment, point, request, epochs, upto, trusts_bodies=trusts_bodies)
+        next_offset, broken = _rebuild(segment, point, request, findings, upto, trusts_bodies=trusts_bodies)
         if broken is not None:
             if trusts_bodies:
                 raise _NotAsWritten(f"{segment.path.name} at byte {broken.position}: {broken.reason}")
             if next_offset < point:
                 raise damage(segment.path, broken.position, broken.reason) from broken
             if isinstance(broken, EpochFell) and point <= broken.since < next_offset:
-                return _drop_epoch(segments[: number + 1], segments[number + 1 :], broken, epochs.epochs)
+                return _drop_epoch(
+                    segments[: number + 1], segments[number + 1 :], broken, findings.epochs.epochs
+                )
             logger.warning(
                 "%s: cut at byte %d of %d, offset %d: %s",
                 segment.path, broken.position, segment.size, next_offset, broken.reason,
@@ -422,7 +435,7 @@ def _rebuild(
     segment: Segment,
     verify_from: int,
     request: OpenRequest,
-    epochs: RecoveredEpochs | None,
+    findings: _Findings | None,
     upto: int | None = None,
     *,
     trusts_bodies: bool = False,
@@ -437,7 +450,8 @@ def _rebuild(
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.transaction_index.reset()
-    next_offset = segment.base_offset
+    next_offset, has_producers = segment.base_offset, False
+    epochs = None if findings is None else findings.epochs
     descriptor = segment.descriptor()
     try:
         if trusts_bodies:
@@ -452,10 +466,12 @@ def _rebuild(
             verify_from=verify_from,
             bodies_trusted_to=segment.size - _TAIL_BYTES if trusts_bodies else 0,
             chunk=SCAN_CHUNK,
-            read=read_few if trusts_bodies else None,
+            read=reading_few() if trusts_bodies else None,
         ):
             if epochs is not None:
                 epochs.take(header, position)
+            if header.producer_id != NO_PRODUCER_ID:
+                has_producers = True
             segment.note_batch(header, header.last_offset, position, request.config.index_interval_bytes)
             if header.attributes & CONTROL_FLAG:
                 segment.transaction_index.is_incomplete = True
@@ -466,6 +482,8 @@ def _rebuild(
         raise disk_error("read", segment.path, error) from error
     finally:
         descriptor.release()
+    if findings is not None and not has_producers:
+        findings.without_producers.add(segment)
     return next_offset, None
 
 

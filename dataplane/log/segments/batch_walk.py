@@ -101,19 +101,24 @@ def _structural_fault(
     return None
 
 
-def read_few(fd: int, size: int, position: int) -> bytes | bytearray:
-    """Read a piece for a walk that skips the bodies of batches: the first few bytes if the page cache has them.
-    Otherwise read `size` bytes, since a disk reads a piece as fast as the headers in it. Raises OSError.
+def reading_few() -> Read:
+    """Return a function that reads a piece for a walk over headers alone: the first few bytes if the page cache has
+    them. Otherwise it reads all bytes, since a disk reads a piece as fast as the headers in it. The result holds until
+    the next call. Raises OSError.
     """
-    few = bytearray(min(size, _CACHED_CHUNK))
-    try:
-        found = os.preadv(fd, [few], position, os.RWF_NOWAIT)
-    except OSError:
-        found = 0
-    if found < min(size, HEADER_SIZE):
+    few = bytearray(_CACHED_CHUNK)
+    buffers = [few]
+
+    def read(fd: int, size: int, position: int) -> bytes | bytearray:
+        if size > _CACHED_CHUNK:
+            try:
+                if os.preadv(fd, buffers, position, os.RWF_NOWAIT) == _CACHED_CHUNK:
+                    return few
+            except OSError:
+                pass  # The page cache does not have them, or this file system does not tell.
         return os.pread(fd, size, position)
-    del few[found:]
-    return few
+
+    return read
 
 
 def _file_crc(fd: int, position: int, size: int, held: bytes | bytearray, within: int) -> int:
