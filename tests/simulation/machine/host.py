@@ -49,6 +49,8 @@ class Host:
         self.disk.lose_power(keeps_some=keeps_some)
 
     def power_on(self) -> None:
-        self._boots += 1
-        self.boot = f"{self.name}-{self._boots}"
+        """Start the host, unless it runs."""
+        if not self.powered:
+            self._boots += 1
+            self.boot = f"{self.name}-{self._boots}"
         self.powered = True
