@@ -113,7 +113,7 @@ async def with_faststream(servers: str, group: str, counted: Counted) -> None:
     """Work with FastStream, 64 records at a time."""
     from faststream.kafka import KafkaBroker  # type: ignore[import-not-found]
 
-    broker = KafkaBroker(servers)
+    broker = KafkaBroker(servers, logger=None)  # By default it logs each record twice.
 
     @broker.subscriber(TOPIC, group_id=group, auto_offset_reset="earliest", max_workers=CONCURRENCY)
     async def handle(_: bytes) -> None:

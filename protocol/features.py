@@ -65,7 +65,7 @@ of theirs.
 """
 SHARE_GROUPS: Final = 1
 SHARE_WITH_DEAD_LETTERS: Final = 2
-SHARE_SERVED: Final[int] = 0
+SHARE_SERVED: Final[int] = SHARE_GROUPS
 """The highest level that this program serves. At 0 clients see neither the feature nor the settings of share groups
 (`settings/config_share.py`)."""
 SHARE_ORDERED: Final[bool] = False

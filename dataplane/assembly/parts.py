@@ -25,7 +25,6 @@ from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
 from ..groups.metrics import GroupMetrics
-from ..groups.persister import NoPersister, SharePersister
 from ..groups.removed_topics import RemovedTopics
 from ..metrics import BrokerMetrics, MeasuredPart
 from ..mirroring.metrics import MirrorMetrics
@@ -57,6 +56,8 @@ from .replica_parts import make_replicas
 from .running_settings import ConnectionLimitsInForce
 from .security_parts import SecurityParts, listener_reloads
 from .session_settings import session_config
+from .share_parts import ShareParts
+from .share_state_parts import ShareStateParts
 from .storage_parts import StorageParts
 from .transaction_apis import transaction_handlers
 
@@ -108,19 +109,19 @@ class BrokerParts:
             config, foundation, credentials, self.session, self._topic_settings, self.lost.lost
         )
         self._topics = make_topic_catalog(self.server.authorization)
-        self._persister: SharePersister = NoPersister()
+        chance = random.Random(os.urandom(16))
+        creator = TopicCreator(self.session, config.topics, chance)
+        self.share_states = ShareStateParts(config, foundation, credentials, self.session, creator)
         self.groups = make_groups(
             config,
             self.session,
             self._topics,
-            self._persister,
+            self.share_states.persister,
             lambda group_id, partition: self.mirroring.takeover.is_withheld(group_id, partition),
         )
         self.transactions = TransactionParticipant(
             config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
         )
-        chance = random.Random(os.urandom(16))
-        creator = TopicCreator(self.session, config.topics, chance)
         self.mirroring = MirrorParts(
             config,
             self.session,
@@ -135,14 +136,35 @@ class BrokerParts:
         self.records = RecordParts(config, self.server, self.replicas, self.transactions)
         self.storage = StorageParts(config, self.settings, self.session, self.logs, self.replicas)
         self.catch_up = CatchUp(config.node_id, self.image)
-        self.replicas.listen(Leaderships(self.mirroring.mirrors, self.transactions, self.groups))
+        self.shares = ShareParts(
+            config,
+            self.settings,
+            self.session,
+            self.server,
+            self.replicas,
+            self.records.fetches.cold_reads,
+            self.share_states.persister,
+        )
+        self.replicas.listen(
+            Leaderships(
+                self.mirroring.mirrors,
+                self.transactions,
+                self.groups,
+                self.share_states.states,
+                self.shares.partitions,
+            )
+        )
         self.server.metadata_offset = lambda: self.session.image.offset
         for handlers in self._handlers(credentials, creator, chance):
             self._table.add(handlers)
         self.image_changes = ImageChanges(tuple(self._image_followers()))
         self.metrics = BrokerMetrics(tuple(self._measured()))
         self.periodic = PeriodicRunner(
-            (self.storage.upkeep, GroupExpiry(self.groups, config.offsets_retention_check_interval_ms))
+            (
+                self.storage.upkeep,
+                GroupExpiry(self.groups, config.offsets_retention_check_interval_ms),
+                self.share_states.states,
+            )
         )
         self.started: tuple[StartedPart, ...] = (
             self.periodic,
@@ -167,6 +189,7 @@ class BrokerParts:
         yield from security.handlers(credentials)
         yield from broker_handlers(config, session, self._table, self._listed, self.lost, creator)
         yield from self.records.handlers()
+        yield from self.shares.handlers()
         yield from self.storage.handlers()
         yield from transaction_handlers(
             config,
@@ -178,7 +201,10 @@ class BrokerParts:
             lambda: self.settings.number("transaction.max.timeout.ms"),
         )
         yield from group_handlers(config, session, self.groups)
-        yield from share_group_handlers(session, self.groups, self._topics, self._persister, self.replicas)
+        yield from share_group_handlers(
+            session, self.groups, self._topics, self.share_states.persister, self.replicas
+        )
+        yield from self.share_states.handlers()
         yield from settings_handlers(
             config, session, self.settings, security.secrets, self.tls_reloads, self.server.quotas, chance
         )
@@ -224,6 +250,10 @@ class BrokerParts:
         yield self.groups
         # After the catalogue of the groups: new topics may have the names of removed ones.
         yield RemovedTopics(self.groups)
+        # After the replicas, whose elections make and close the shards of states.
+        yield self.share_states.states
+        yield self.share_states.peers
+        yield self.share_states.persister
         # After the groups, to which the offsets of promoted mirrors are committed.
         yield self.mirroring.mirrors
         # Last: it serves connections that waited for this image, whose requests must find all parts up to date.
@@ -235,6 +265,7 @@ class BrokerParts:
         yield ReplicaMetrics(self.replicas, self.image)
         yield CleanerMetrics(self.storage.upkeep.cleaner, self.logs)
         yield GroupMetrics(self.groups, self.replicas)
+        yield self.shares.metrics
         yield ServerMetrics(self.server, self._table)
         yield self.security.logins.by_token
         yield TlsMetrics(self.tls_reloads, self.server.handshakes)
@@ -258,9 +289,14 @@ class BrokerParts:
         yield self.security.logins
         yield self.records.fetches
         yield self.records.produces
+        yield self.shares.partitions
         # Before the replicas, to which these parts append.
         yield self.transactions
         yield self.groups
+        # Before the connections and the states that it uses.
+        yield self.share_states.persister
+        yield self.share_states.peers
+        yield self.share_states.states
         yield self.mirroring.mirrors
         # Before the replicas, whose logs these parts move or mark as unwritable.
         yield self.storage.moves

@@ -20,6 +20,7 @@ from ..quorum import metadata_room
 from ..quotas.rate_quota import MEASURES_MAX
 from ..runtime.retained_bytes import SHARE
 from ..server.unread_answers import UNREAD_BYTES_MAX
+from ..share.leader.share_partitions import SHARE_BYTES_MAX
 
 _MIB: Final = 1024 * 1024
 _SHARE: Final = f"{SHARE:.0%} of it for one principal or address"
@@ -43,6 +44,13 @@ FETCH_SESSIONS = RetainedState(
     f"{FETCH_SESSION_BYTES_MAX // _MIB} MiB, {_SHARE}",
     "session id 0, or an answer at once; FETCH_SESSION_ID_NOT_FOUND where a session grows",
     "test_sessions_of_unknown_partitions_take_no_more_than_the_share_of_their_client",
+)
+SHARE_SESSIONS = RetainedState(
+    "share sessions and their waiting fetches, and share partitions with their windows",
+    f"{SHARE_BYTES_MAX // _MIB} MiB, {_SHARE}; `group.share.max.share.sessions`; "
+    "`share.partition.max.record.locks` in each window",
+    "SHARE_SESSION_LIMIT_REACHED; no records where a window would grow",
+    "test_sessions_take_no_more_than_the_share_of_their_client",
 )
 GROUPS = RetainedState(
     "groups, their members, subscriptions and assignments",
@@ -140,6 +148,12 @@ UNREAD = RetainedState(
     "the connections end that have been blocked longest",
     "test_connections_that_read_no_answers_are_closed_when_there_are_too_many",
 )
+SHARE_STATES = RetainedState(
+    "states of share-partitions",
+    "only brokers write them: one for each share group and partition, until the group or the topic is deleted",
+    "CLUSTER_AUTHORIZATION_FAILED for clients",
+    "test_only_brokers_may_ask",
+)
 OF_EVERY_API: Final = (MEASURES, UNREAD)
 
 _NOTHING: tuple[RetainedState, ...] = ()
@@ -200,6 +214,11 @@ RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
         "UnregisterBroker": _NOTHING,
         "DescribeTransactions": _NOTHING,
         "ListTransactions": _NOTHING,
+        "InitializeShareGroupState": (SHARE_STATES,),
+        "ReadShareGroupState": _NOTHING,
+        "WriteShareGroupState": (SHARE_STATES,),
+        "DeleteShareGroupState": _NOTHING,
+        "ReadShareGroupStateSummary": _NOTHING,
         "ConsumerGroupHeartbeat": (GROUPS,),
         "ConsumerGroupDescribe": _NOTHING,
         "ShareGroupHeartbeat": (GROUPS,),
@@ -209,6 +228,8 @@ RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
         "DeleteShareGroupOffsets": _NOTHING,
         "ListConfigResources": _NOTHING,
         "DescribeTopicPartitions": _NOTHING,
+        "ShareFetch": (SHARE_SESSIONS,),
+        "ShareAcknowledge": _NOTHING,
         "AuthenticateNode": _NOTHING,
         "AbortTransaction": (RECORDS,),
         "DeleteTransactionalId": _NOTHING,

@@ -4,8 +4,10 @@ from ...protocol.cluster.mirror_table import is_offsets_copy
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
+_OWN = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 
 def is_internal(topic: str) -> bool:
     """Return whether a topic of this name is internal."""
-    return topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or is_offsets_copy(topic)
+    return topic in _OWN or is_offsets_copy(topic)

@@ -6,15 +6,16 @@ import asyncio
 import logging
 import random
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.topic_commands import CreatedTopic, CreateTopics, NewTopic, NewTopicConfig
 from ...protocol.settings.config_fields import setting
+from ...protocol.settings.config_share import share_number
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
-from .internal_topics import OFFSETS_TOPIC
+from .internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,54 @@ def is_valid_topic_name(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareStateTopic:
+    """The settings of `__share_group_state`.
+
+    A smaller cluster gets as many replicas as it has brokers. The minimum of the ISR falls by the missing replicas, so
+    that a cluster of two brokers can lose one of them.
+    """
+
+    num_partitions: int
+    replication_factor: int
+    min_isr: int
+    segment_bytes: int
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> ShareStateTopic:
+        """Return the settings that a broker's properties set. Raises ConfigError."""
+        return cls(
+            share_number("share.coordinator.state.topic.num.partitions", properties),
+            share_number("share.coordinator.state.topic.replication.factor", properties),
+            share_number("share.coordinator.state.topic.min.isr", properties),
+            share_number("share.coordinator.state.topic.segment.bytes", properties),
+        )
+
+    def new_topic(self, brokers: int) -> NewTopic:
+        """Return the topic to create in a cluster with this number of brokers."""
+        replicas = max(1, min(self.replication_factor, brokers))
+        missing = self.replication_factor - replicas
+        configs = {
+            # The coordinators remove the redundant records: an update does not replace the update before it.
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "compression.type": "producer",
+            "segment.bytes": str(self.segment_bytes),
+            "min.insync.replicas": str(max(1, self.min_isr - missing)),
+        }
+        return NewTopic(
+            name=SHARE_STATE_TOPIC,
+            num_partitions=self.num_partitions,
+            replication_factor=replicas,
+            configs=_configs(configs),
+        )
+
+
+def _configs(configs: Mapping[str, str]) -> list[NewTopicConfig]:
+    return [NewTopicConfig(name=key, value=value) for key, value in configs.items()]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDefaults:
     """The settings of topics that a broker creates on demand."""
 
@@ -39,6 +88,7 @@ class TopicDefaults:
     offsets_num_partitions: int = setting("offsets.topic.num.partitions")
     offsets_replication_factor: int = setting("offsets.topic.replication.factor")
     offsets_segment_bytes: int = setting("offsets.topic.segment.bytes")
+    share_states: ShareStateTopic = field(default_factory=lambda: ShareStateTopic.of({}))
 
 
 def _several(names: list[str]) -> str:
@@ -101,6 +151,8 @@ class TopicCreator:
 
     def _topic(self, name: str) -> NewTopic:
         defaults = self.defaults
+        if name == SHARE_STATE_TOPIC:
+            return defaults.share_states.new_topic(len(self._quorum.image.brokers))
         if name != OFFSETS_TOPIC:
             return NewTopic(
                 name=name,
@@ -116,5 +168,5 @@ class TopicCreator:
             name=name,
             num_partitions=defaults.offsets_num_partitions,
             replication_factor=defaults.offsets_replication_factor,
-            configs=[NewTopicConfig(name=key, value=value) for key, value in configs.items()],
+            configs=_configs(configs),
         )

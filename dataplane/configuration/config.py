@@ -20,10 +20,10 @@ from ...protocol.settings.config_fields import from_settings, setting, setting_v
 from ...protocol.settings.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ...protocol.settings.config_listeners import PROTOCOL_MAP, listener_of, mapped_protocols
 from ...protocol.settings.security_protocol import SecurityProtocol
-from ..cluster.topic_creation import TopicDefaults
+from ..cluster.topic_creation import ShareStateTopic, TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits
-from ..groups.settings import consumer_limits
+from ..groups.settings import consumer_limits, share_group_limits
 from ..handlers.fetch import FetchSettings
 from ..quotas import QuotaWindows
 from ..replication.follower.fetcher import LinkSettings
@@ -159,8 +159,14 @@ class BrokerConfig:
                 link=from_settings(LinkSettings, properties),
             ),
             fetch=replace(from_settings(FetchSettings, properties), selector=_replica_selector(read)),
-            topics=from_settings(TopicDefaults, properties),
-            groups=replace(from_settings(GroupLimits, properties), consumer=consumer_limits(properties)),
+            topics=replace(
+                from_settings(TopicDefaults, properties), share_states=ShareStateTopic.of(properties)
+            ),
+            groups=replace(
+                from_settings(GroupLimits, properties),
+                consumer=consumer_limits(properties),
+                share=share_group_limits(properties),
+            ),
             token_keys=_token_keys(read),
             mirror_allowed_paths=_mirror_allowed_paths(read),
             token_lifetimes=TokenLifetimes(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_groups import JOIN_EPOCH
+from ..coordinated_log.batches import KeyValue
 from ..runtime.retained_bytes import RetainedClaim
 from .classic.group import ClassicGroup
 from .classic.membership import Effect, JoinReply, JoinRequest, SyncReply
@@ -25,7 +26,7 @@ from .dependencies import GroupDependencies
 from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
 from .ordered_answers import OrderedAnswers, Settled
-from .records import KeyValue, group_record
+from .records import group_record
 from .share.group import ShareGroup
 from .writes import ShardWrites
 

@@ -6,8 +6,6 @@ new leader replays the partition, and the old leader sends the members away. No 
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from ...protocol.cluster.cluster_image import ClusterImage
@@ -15,31 +13,14 @@ from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.wire.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..coordinated_log.key_hash import partition_for
+from ..coordinated_log.led_shards import LedShards
+from ..coordinated_log.log import CoordinatedLog
 from .committed_offset import CommittedOffset, TopicPartition
 from .dependencies import GroupDependencies
 from .limits import GroupLimits
 from .log_restarts import LogRestarts
 from .shard import Shard
-from .writes import OffsetsLog
-
-_RELOAD_S = 5.0
-
-logger = logging.getLogger(__name__)
-
-
-def java_hash(text: str) -> int:
-    """Return Java's `String.hashCode` of the text: over UTF-16 units, as a signed 32-bit number."""
-    units = memoryview(text.encode("utf-16-be", "surrogatepass"))
-    value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def partition_for(group_id: str, partitions: int) -> int:
-    """Return the `__consumer_offsets` partition that holds a group, exactly as Kafka computes it."""
-    value = java_hash(group_id)
-    return (0 if value == -(1 << 31) else abs(value)) % partitions
 
 
 class GroupCoordinator:
@@ -64,27 +45,17 @@ class GroupCoordinator:
         self._dependencies = dependencies or GroupDependencies()
         self._topics = topics
         self._limits, self._now_ms, self._partition_count = limits, now_ms, partition_count
-        self._shards: dict[int, Shard] = {}
-        self._loading: set[asyncio.Task[None]] = set()
+        self._shards: LedShards[Shard] = LedShards(OFFSETS_TOPIC, self._forget_removed)
         self._restarts = LogRestarts()
-        self._unreadable: set[Shard] = set()
 
-    def elected(self, partition: int, offsets_log: OffsetsLog) -> None:
+    def elected(self, partition: int, offsets_log: CoordinatedLog) -> None:
         """Begin to replay a partition that this broker leads from now on."""
-        self.resigned(partition)
-        shard = self._shards[partition] = Shard(
-            offsets_log, self._limits, self._now_ms, dependencies=self._dependencies
-        )
-        task = asyncio.get_running_loop().create_task(self._load(partition, shard))
-        self._loading.add(task)
-        task.add_done_callback(self._loading.discard)
+        shard = Shard(offsets_log, self._limits, self._now_ms, dependencies=self._dependencies)
+        self._shards.elected(partition, shard)
 
     def resigned(self, partition: int) -> None:
         """Close the shard of a partition that this broker no longer leads."""
-        shard = self._shards.pop(partition, None)
-        if shard is not None:
-            shard.close()
-            self._unreadable.discard(shard)
+        self._shards.resigned(partition)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Take over topics that were created, grew or were deleted. Consumer groups use them from their next heartbeat
@@ -155,13 +126,7 @@ class GroupCoordinator:
         if count is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet")
         partition = partition_for(group_id, count)
-        shard = self._shards.get(partition)
-        if shard is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{partition} is led elsewhere")
-        if not shard.loaded:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{OFFSETS_TOPIC}-{partition} is being read"
-            )
+        shard = self._shards.loaded(partition)
         if self._is_withheld(group_id, partition) and not shard.has_members(group_id):
             raise KafkaError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -171,33 +136,17 @@ class GroupCoordinator:
 
     def led(self) -> Mapping[int, Shard]:
         """Return the loaded shards of this broker by `__consumer_offsets` partition."""
-        return {partition: shard for partition, shard in self._shards.items() if shard.loaded}
+        return self._shards.led()
 
     def shards(self) -> Iterator[Shard]:
         """Yield the loaded shards of this broker."""
-        return (shard for shard in self._shards.values() if shard.loaded)
+        return iter(self._shards)
 
     @property
     def loading(self) -> int:
         """Number of shards that are being replayed, without unreadable shards."""
-        return sum(not shard.loaded and shard not in self._unreadable for shard in self._shards.values())
+        return self._shards.loading
 
     def close(self) -> None:
         """Close all shards, as the broker stops."""
-        for partition in list(self._shards):
-            self.resigned(partition)
-
-    async def _load(self, partition: int, shard: Shard) -> None:
-        while not (shard.loaded or shard.closed):
-            try:
-                await shard.load()
-            except Exception:
-                if shard.closed:
-                    return
-                # Clients of its groups have to wait until the log can be read, or the partition moves.
-                logger.exception("cannot read %s-%d", OFFSETS_TOPIC, partition)
-                self._unreadable.add(shard)
-                await asyncio.sleep(_RELOAD_S)
-        self._unreadable.discard(shard)
-        if not shard.closed:
-            self._forget_removed(shard)
+        self._shards.close()

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
+from ...protocol.features import SHARE_GROUPS
 from ...protocol.settings.config_fields import ms_of_minutes, setting
+from ...protocol.settings.config_share import share_settings
+
+_SHARE_KEYS: Final = {key.name: key for key in share_settings(SHARE_GROUPS, ordered=False).nodes}
 
 
 class MigrationPolicy(Enum):
@@ -54,18 +59,25 @@ class ConsumerLimits:
         return min(max(own, self.min_heartbeat_interval_ms), self.max_heartbeat_interval_ms)
 
 
+def _share_setting(name: str) -> int:
+    """Return the default of a key of share groups, which may not be declared yet."""
+    default = _SHARE_KEYS[name].default
+    assert default is not None
+    return int(default)
+
+
 @dataclass(frozen=True, slots=True)
 class ShareGroupLimits:
-    """Limits of the membership of share groups; times in milliseconds. Settings of single groups stay within the
-    minimum and maximum."""
+    """Settings `group.share.*` of membership, with Kafka's defaults; times in milliseconds. Settings of single groups
+    stay within the minimum and maximum."""
 
-    session_timeout_ms: int = 45_000
-    min_session_timeout_ms: int = 45_000
-    max_session_timeout_ms: int = 60_000
-    heartbeat_interval_ms: int = 5_000
-    min_heartbeat_interval_ms: int = 5_000
-    max_heartbeat_interval_ms: int = 15_000
-    max_size: int = 200
+    session_timeout_ms: int = _share_setting("group.share.session.timeout.ms")
+    min_session_timeout_ms: int = _share_setting("group.share.min.session.timeout.ms")
+    max_session_timeout_ms: int = _share_setting("group.share.max.session.timeout.ms")
+    heartbeat_interval_ms: int = _share_setting("group.share.heartbeat.interval.ms")
+    min_heartbeat_interval_ms: int = _share_setting("group.share.min.heartbeat.interval.ms")
+    max_heartbeat_interval_ms: int = _share_setting("group.share.max.heartbeat.interval.ms")
+    max_size: int = _share_setting("group.share.max.size")
 
     def session_timeout_of(self, settings: Mapping[str, str]) -> int:
         """Return the session timeout of a group that has these settings (`share.session.timeout.ms`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...protocol.errors import ErrorCode
-from .records import KeyValue
+from ..coordinated_log.batches import KeyValue
 from .writes import ShardWrites
 
 Settled = Callable[[ErrorCode], None]

@@ -23,6 +23,7 @@ from ...protocol.messages.group_records import (
 from ...protocol.records.record import ControlType, Record, decode_records, encode_batch, read_control_record
 from ...protocol.records.record_batch import NO_PRODUCER_ID, BatchHeader, walk_batches
 from ...protocol.wire.codec import MalformedMessage, decode, encode
+from ..coordinated_log.batches import KeyValue
 from .classic.group import ClassicGroup
 from .classic.membership import ClassicMember
 from .classic.states import GroupState
@@ -44,8 +45,6 @@ _EXPANDED_BYTES_MAX = 64 << 20
 
 Brokers write such batches uncompressed and of 1 MiB. A batch that a mirror copies is as its source wrote it.
 """
-
-KeyValue = tuple[bytes, bytes | None]
 
 
 class OffsetsWriter(NamedTuple):
@@ -169,11 +168,6 @@ def restore_group(
             group.static_members[member.instance_id] = member.member_id
     group.state = GroupState.STABLE if group.members else GroupState.EMPTY
     return group
-
-
-def batch_of(records: Iterable[KeyValue], now_ms: int) -> bytearray:
-    """Return one uncompressed record batch of these keys and values, ready to append; `now_ms` is their timestamp."""
-    return bytearray(encode_batch([(key, value, now_ms) for key, value in records]))
 
 
 def transactional_batch_of(records: Iterable[KeyValue], writer: OffsetsWriter, now_ms: int) -> bytearray:

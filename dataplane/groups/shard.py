@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ..coordinated_log.batches import KeyValue
+from ..coordinated_log.log import CoordinatedLog
 from ..runtime.retained_bytes import RetainedClaim
 from .classic.group import ClassicGroup
 from .classic.membership import Effect, JoinReply, JoinRequest, StoreGroup, SyncReply
@@ -28,11 +30,11 @@ from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .pending_offsets import AFTER_ALL
-from .records import KeyValue, OffsetRecord, OffsetsWriter, TransactionEnd, group_record, offset_record
+from .records import OffsetRecord, OffsetsWriter, TransactionEnd, group_record, offset_record
 from .replay import Replay
 from .share.group import ShareGroup
 from .share_shell import ShareGroups
-from .writes import OffsetsLog, ShardWrites
+from .writes import ShardWrites
 
 _TOMBSTONES_BYTES = 256 * 1024
 _TOMBSTONE_BYTES = 32
@@ -57,7 +59,7 @@ class Shard:
 
     def __init__(
         self,
-        log: OffsetsLog,
+        log: CoordinatedLog,
         limits: GroupLimits,
         now_ms: Callable[[], int],
         dependencies: GroupDependencies | None = None,
@@ -365,10 +367,8 @@ class Shard:
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Return the error if this member may not read the group's committed offsets; NONE if it may. Any client may
-        read those of a classic group."""
+        read those of a classic group. A share group has none, which is no error, as in Kafka."""
         group = self.groups.get(group_id)
-        if isinstance(group, ShareGroup):
-            return ErrorCode.GROUP_ID_NOT_FOUND
         return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
     def forget(self, is_gone: Callable[[TopicPartition, CommittedOffset], bool]) -> None:

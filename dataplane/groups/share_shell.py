@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_groups import JOIN_EPOCH, LEAVE_EPOCH
+from ..coordinated_log.batches import KeyValue
 from ..runtime.retained_bytes import RetainedClaim
 from ..server.handler import as_kafka_error
 from .consumer.member import HeartbeatReply, TopicPartition
@@ -24,7 +25,6 @@ from .dependencies import GroupDependencies
 from .group_table import GroupTable
 from .limits import ShareGroupLimits
 from .ordered_answers import OrderedAnswers, Settled
-from .records import KeyValue
 from .share.group import ShareGroup
 from .share.member import ShareHeartbeat
 from .share.records import share_record
@@ -67,7 +67,7 @@ class ShareGroups:
         """
         try:
             self._check_open()
-            group = self._group_for(group_id, joins=beat.epoch == JOIN_EPOCH)
+            group = self._group_for(group_id, beat.epoch)
             claim = self._claimed(group, beat)
             answer = group.heartbeat(beat, self._now_ms())
         except KafkaError as error:
@@ -86,16 +86,17 @@ class ShareGroups:
 
         self._settle(group, settled)
 
-    def _group_for(self, group_id: str, *, joins: bool) -> ShareGroup:
-        """Return the group of this id. If it is missing, a new group is returned to a member that joins. Raises
-        KafkaError GROUP_ID_NOT_FOUND."""
+    def _group_for(self, group_id: str, epoch: int) -> ShareGroup:
+        """Return the group of this id. If it is missing, a new group is returned to a member that joins, by its epoch.
+        Raises KafkaError GROUP_ID_NOT_FOUND, with Kafka's messages."""
         present = self._table.groups.get(group_id)
         if isinstance(present, ShareGroup):
             return present
         if present is not None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-        if not joins:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        if epoch != JOIN_EPOCH:
+            kind = "Group" if epoch == LEAVE_EPOCH else "Share group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")
         settings = self._dependencies.settings_of(group_id)
         return ShareGroup(group_id, self._limits, self._dependencies.topics, settings)
 
@@ -111,11 +112,12 @@ class ShareGroups:
         memory, topics = self._dependencies.memory, self._dependencies.topics
         claim = memory.heard_in_share_group(beat, member)
         if claim is not None:
+            names = {*(beat.topics or ()), *(name for each in group.members.values() for name in each.topics)}
+            # The members of a topic share its partitions, and each has one at least.
+            members = len(group.members) + 1
             partitions = sum(
-                topics.counts[topics.ids[name]] for name in beat.topics or () if name in topics.ids
+                topics.counts[topics.ids[name]] + members for name in names if name in topics.ids
             )
-            # A member is added, and each member may have all partitions.
-            partitions *= len(group.members) + 1
             group.claim = memory.assigned(group.group_id, partitions, beat.holders, group.claim)
         return claim
 
@@ -131,7 +133,7 @@ class ShareGroups:
         """
         async with self._lock(group_id):
             self._check_open()
-            group = self._group_for(group_id, joins=True)
+            group = self._group_for(group_id, JOIN_EPOCH)
             states = group.alter(offsets)
             if not states:
                 return {}
@@ -152,7 +154,7 @@ class ShareGroups:
         """
         async with self._lock(group_id):
             self._check_open()
-            return await self._without_states(self._group_for(group_id, joins=False), topic_ids)
+            return await self._without_states(self._group_for(group_id, LEAVE_EPOCH), topic_ids)
 
     def delete_states(self, group: ShareGroup, then: Settled) -> None:
         """Delete all states of a group that is about to be deleted. `then` gets the outcome: NON_EMPTY_GROUP."""

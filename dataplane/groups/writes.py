@@ -3,48 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .records import KeyValue, OffsetsWriter, batch_of, transactional_batch_of
+from ..coordinated_log.batches import KeyValue, batch_of
+from ..coordinated_log.log import COORDINATOR_ERRORS, CoordinatedLog
+from .records import OffsetsWriter, transactional_batch_of
 
 _BATCH_BYTES = 512 * 1024
 """Maximum batch size, half of what the log takes by default. Larger writes are split into several batches."""
 _RECORD_OVERHEAD_BYTES = 24
 
 
-class OffsetsLog(Protocol):
-    """The interface of a replicated partition of `__consumer_offsets` on its leader: appends, and reads of all
-    batches."""
-
-    @property
-    def end_offset(self) -> int:
-        """The offset of the next batch that is appended to the partition."""
-
-    def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
-        """Append one batch. `done` is called once: with NONE when the batch is below the high watermark, or else with
-        the error.
-
-        If `done` gets an error before this method returns, nothing was appended.
-        """
-
-    def append_transactional(self, batch: bytearray) -> int:
-        """Append one batch of a transaction; return the next offset. Raises KafkaError if nothing was appended."""
-
-    def on_high_watermark(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` once: with NONE when the high watermark reaches `offset`, or else with the reason why that is not
-        known."""
-
-    def read_all(self) -> AsyncIterator[memoryview]:
-        """Yield whole batches from the log start to the log end, and yield to the event loop in between."""
-
-
 class ShardWrites:
     """The writer of one shard's records to its log. Once it is closed, it no longer calls `show` for committed
     records."""
 
-    def __init__(self, log: OffsetsLog, wall_ms: Callable[[], int], timeout_s: float) -> None:
+    def __init__(self, log: CoordinatedLog, wall_ms: Callable[[], int], timeout_s: float) -> None:
         """Create the writer of a log. `timeout_s` is Kafka's `offsets.commit.timeout.ms` in seconds."""
         self._log, self._wall_ms, self._timeout_s = log, wall_ms, timeout_s
         # Tombstones that the log refused, of items that are gone from memory: they precede the next write. Their `show`
@@ -177,11 +152,7 @@ def _lasting(refused: Iterable[Iterable[tuple[KeyValue, bool]]]) -> Iterator[Key
 
 
 _CLIENT_ERRORS = {
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    **COORDINATOR_ERRORS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }

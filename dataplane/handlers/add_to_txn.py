@@ -28,7 +28,7 @@ from ...protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from ..cluster.internal_topics import OFFSETS_TOPIC, is_internal
-from ..groups.coordinator import partition_for
+from ..coordinated_log.key_hash import partition_for
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.needs import group, handler_asks, transactional_id

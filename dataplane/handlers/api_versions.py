@@ -42,7 +42,7 @@ class ApiVersionsHandlers:
 
     @handles(ApiVersionsRequest, 0, 5, on_unsupported=_unsupported, needs=NOTHING)
     def api_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
-        """Return all registered APIs, and the features with their finalized levels."""
+        """Return all registered APIs for clients, and the features with their finalized levels."""
         error = self._refusal(message, request.api_version)
         if error is not None:
             return ApiVersionsResponse(error_code=error)
@@ -52,7 +52,7 @@ class ApiVersionsHandlers:
             api_keys=[
                 _entry(handler)
                 for handler in self._table
-                if not handler.feature or levels.get(handler.feature, 0) > 0
+                if not handler.brokers_only and (not handler.feature or levels.get(handler.feature, 0) > 0)
             ],
             supported_features=[
                 SupportedFeatureKey(name=name, min_version=feature.least, max_version=feature.most)

@@ -16,6 +16,7 @@ from ..groups.consumer.subscriptions import TopicCatalog
 from ..groups.coordinator import GroupCoordinator
 from ..groups.persister import SharePersister, StateSummary
 from ..groups.share.group import ShareGroup
+from ..groups.share.state_partitions import BY_SETTING
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access, denial
 from ..security.authorization.needs import group, handler_asks
@@ -72,13 +73,13 @@ class ShareGroupOffsetHandlers:
         try:
             check_share_version(self._share_version)
             access.check(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
-            present = self._coordinator.shard_for(group_id).groups.get(group_id)
-            if present is not None and not isinstance(present, ShareGroup):
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+            found = self._coordinator.shard_for(group_id).groups.get(group_id)
         except KafkaError as error:
             return offsets.DescribedGroup(
                 group_id=group_id, error_code=error.code, error_message=error.message
             )
+        # As in Kafka, a group of another kind and a missing group have no offsets, and that is no error.
+        present = found if isinstance(found, ShareGroup) else None
         partitions = self._asked(present, wanted.topics)
         denied = access.denied_topics(AclOperation.DESCRIBE, partitions)
         if wanted.topics is None:
@@ -298,9 +299,13 @@ def _deleted(
 
 
 def _checked(start_offset: int) -> int:
-    """Return a start offset that a client sent. Raises KafkaError INVALID_REQUEST for a negative number."""
-    if start_offset < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"start offset {start_offset} is negative")
+    """Return a start offset that a client sent. Raises KafkaError INVALID_REQUEST for a number below -1, which stands
+    for share.auto.offset.reset."""
+    if start_offset < BY_SETTING:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"start offset {start_offset}: it must be {BY_SETTING} (by share.auto.offset.reset) or more",
+        )
     return start_offset
 
 

@@ -23,9 +23,10 @@ from ...protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..coordinated_log.key_hash import partition_for
 from ..groups.commit_checks import Committer
 from ..groups.committable_offsets import SortedCommit, sort_commit
-from ..groups.coordinator import GroupCoordinator, partition_for
+from ..groups.coordinator import GroupCoordinator
 from ..groups.records import OffsetsWriter
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas

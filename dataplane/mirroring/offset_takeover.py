@@ -23,9 +23,10 @@ from ...protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOffset
 from ...protocol.messages.mirror_records import MirroredOffset
 from ...protocol.wire.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
-from ..groups.coordinator import GroupCoordinator, partition_for
+from ..coordinated_log.key_hash import partition_for
+from ..coordinated_log.replicated_log import ReplicatedLog
+from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition
-from ..groups.replicated_log import ReplicatedOffsetsLog
 from ..groups.shard import Shard
 from ..patterns import Pattern, compile_stored_pattern
 from ..quorum.access import Quorum
@@ -148,7 +149,7 @@ class OffsetTakeover:
         assert copy is not None
         assert copy.resumption is not None, "a promotion at a cut tells where the log ends"
         found = OffsetsAtCut(copy.resumption.offset)
-        async for data in ReplicatedOffsetsLog(partition).read_below(copy.resumption.offset):
+        async for data in ReplicatedLog(partition).read_below(copy.resumption.offset):
             found.feed(data)
         wanted = set(await matching(self._pattern(mirror), found.groups()))
         offsets: list[MirroredOffset] = []

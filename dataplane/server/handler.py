@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.headers import FRAME_SIZE, response_header
+from ...protocol.session.node_proof import NodeRole
 from ...protocol.wire.codec import encode_into
 from ...protocol.wire.schema import Message
 from ...protocol.wire.schema import Request as RequestMessage
@@ -72,6 +73,7 @@ class _Registration:
     reads_frames: FrameReader | None
     waits_for_others: bool
     feature: str
+    brokers_only: bool
 
 
 def handles(
@@ -88,6 +90,7 @@ def handles(
     reads_frames: FrameReader | None = None,
     waits_for_others: bool = False,
     feature: str = "",
+    brokers_only: bool = False,
 ) -> Callable[[_Function], _Function]:
     """Register a method as the handler of `request_class` in versions `min_version` to `max_version`.
 
@@ -117,6 +120,7 @@ def handles(
 
     `feature`: the API is listed only if this feature is in force at level 1 at least. The method refuses requests
     before.
+    `brokers_only`: the API is refused to peers that have not proved to be a broker, and ApiVersions does not list it.
     """
     first = min_version if advertise_from is None else advertise_from
     registration = _Registration(
@@ -132,6 +136,7 @@ def handles(
         reads_frames,
         waits_for_others,
         feature,
+        brokers_only,
     )
 
     def register(function: _Function) -> _Function:
@@ -162,6 +167,7 @@ class Handler:
     reads_frames: FrameReader | None
     waits_for_others: bool
     feature: str
+    brokers_only: bool
 
     def authorize(self, access: Access, message: Any) -> None:
         """Raise KafkaError unless the sender of a request has the rights that this API needs."""
@@ -190,6 +196,26 @@ def _registered(handlers: type) -> tuple[tuple[str, _Registration], ...]:
     return tuple((name, registration) for name, registration in found if registration is not None)
 
 
+def _for_brokers(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a handler's method that refuses peers which have not proved to be a broker of the cluster."""
+
+    @functools.wraps(method)
+    def called(request: ClientRequest, message: Any) -> Any:
+        check_is_broker(request)
+        return method(request, message)
+
+    return called
+
+
+def check_is_broker(request: ClientRequest) -> None:
+    """Raise KafkaError CLUSTER_AUTHORIZATION_FAILED unless the sender has proved to be a broker of the cluster."""
+    node = request.session.node
+    if node is None or node.role is not NodeRole.BROKER:
+        raise KafkaError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers of the cluster may ask for this"
+        )
+
+
 class HandlerTable:
     """All handlers of a server by API key; other APIs are neither supported nor advertised."""
 
@@ -214,7 +240,7 @@ class HandlerTable:
                 min_version=registration.min_version,
                 max_version=registration.max_version,
                 advertised_min_version=registration.advertised_min_version,
-                function=method,
+                function=_for_brokers(method) if registration.brokers_only else method,
                 is_coroutine=inspect.iscoroutinefunction(method),
                 on_error=registration.on_error,
                 errors=registration.errors,
@@ -224,6 +250,7 @@ class HandlerTable:
                 reads_frames=registration.reads_frames,
                 waits_for_others=registration.waits_for_others,
                 feature=registration.feature,
+                brokers_only=registration.brokers_only,
             )
 
     def get(self, api_key: int) -> Handler | None:

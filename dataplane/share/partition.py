@@ -131,6 +131,16 @@ class SharePartition:
         return self._runs.unfinished
 
     @property
+    def acquired_count(self) -> int:
+        """Number of records that members hold under a lock."""
+        return sum(self._runs.held.values())
+
+    @property
+    def run_count(self) -> int:
+        """Number of ranges in the window whose records have the same state, by which the memory of the window grows."""
+        return self._runs.run_count
+
+    @property
     def delivery_complete_count(self) -> int:
         """Number of finished offsets in the window, with gaps."""
         return self.end_offset - self.start_offset - self.unfinished_count

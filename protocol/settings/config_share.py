@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ..features import SHARE_GROUPS, SHARE_ORDERED, SHARE_SERVED, SHARE_WITH_DEAD_LETTERS
-from ..iso_times import iso_duration_ms
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
 
 _B, _I, _S, _LIST = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.STRING, ConfigType.LIST
@@ -33,6 +32,9 @@ def reset_duration_ms(text: str) -> int | None:
     """
     if text in (LATEST, EARLIEST):
         return None
+    # A late import: only nodes with such a setting load the module `datetime`.
+    from ..iso_times import iso_duration_ms
+
     try:
         if text.startswith(_BY_DURATION) and (ms := iso_duration_ms(text.removeprefix(_BY_DURATION))) >= 0:
             return ms
@@ -217,3 +219,17 @@ def share_settings(served: int, ordered: bool) -> ShareSettings:
 
 SHARE_SETTINGS: Final = share_settings(SHARE_SERVED, SHARE_ORDERED)
 """Settings of share groups that this program knows."""
+_EVERY_NODE_KEY: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _NODE_KEYS}
+_DECLARED: Final = frozenset(key.name for key in SHARE_SETTINGS.nodes)
+
+
+def share_number(name: str, properties: Mapping[str, str]) -> int:
+    """Return the value of a node's key of share groups that is a whole number. Raises ConfigError.
+
+    A key that is not declared has no effect, and its value is the default.
+    """
+    key = _EVERY_NODE_KEY[name]
+    given = properties.get(name, "") if name in _DECLARED else ""
+    value = key.parse(given if given.strip() else key.default or "")
+    assert isinstance(value, int), f"{name} is no whole number by its type"
+    return value

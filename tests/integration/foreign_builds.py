@@ -97,6 +97,12 @@ def node_folder() -> Path:
     return _once("node", (HERE / "node",), _install)
 
 
+def azurite() -> tuple[str, str]:
+    """Return the argv of Azurite's blob service, a server with the protocol of Azure Blob Storage."""
+    folder = _once("azurite", (HERE / "azurite",), _install)
+    return "node", str(folder / "node_modules/azurite/dist/src/blob/main.js")
+
+
 def platformatic() -> tuple[str, str]:
     """Return the argv of the program in platformatic/, which drives @platformatic/kafka. npm fetches the required
     Node.js.

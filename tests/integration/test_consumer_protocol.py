@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from ottla.dataplane.groups.coordinator import partition_for
+from ottla.dataplane.coordinated_log.key_hash import partition_for
 from ottla.protocol.messages.consumer_group_description import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.headers import decode_response, encode_request
 from tests import java

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -81,9 +82,18 @@ def terminal(folder: Path, environ: Mapping[str, str]) -> Iterator[Terminal]:
 
 
 def free_port() -> int:
-    """Return a port that is free now; `ottla up --combined` takes it and the port 100 above."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """Return a port that is free now, as is the port 100 above: `ottla up --combined` takes both.
+
+    Both are below the system's ephemeral ports, of which other tests take thousands meanwhile.
+    """
+    for port in random.Random(os.urandom(8)).sample(range(10_000, 32_000), 1_000):
+        with suppress(OSError), closing(listening(port)), closing(listening(port + 100)):
+            return port
+    raise RuntimeError("no two ports are free")
+
+
+def listening(port: int) -> socket.socket:
+    return socket.create_server(("127.0.0.1", port))
 
 
 def test_the_blocks_of_the_page_work(tmp_path: Path) -> None:

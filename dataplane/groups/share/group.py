@@ -7,7 +7,6 @@ next heartbeat, since several members may take records of one partition:
     EMPTY  -> STABLE   the first member joins
     STABLE -> EMPTY    the last member leaves or is fenced
     EMPTY  -> DEAD     the group is deleted
-    STABLE -> DEAD     its coordinator moves away
 
 The caller passes the time in milliseconds. `changes` collects the records to write; the answer to a heartbeat may be
 sent once they are written.
@@ -18,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.share_group_records import ShareGroupRecordKind as RecordKind
@@ -31,8 +31,11 @@ from .assignor import simple
 from .member import ShareHeartbeat, ShareMember
 from .state_partitions import NewState, StatePartitions
 
-ASSIGNOR = "simple"
+ASSIGNOR: Final = "simple"
 """The name of the assignor, the only one of Kafka 4."""
+
+FIRST_EPOCH: Final = 1
+"""The epoch of a group before its first member joins, as in Kafka 4.4."""
 
 Change = tuple[RecordKind, str]
 """A record to write from the present state: its kind, and the member it is about ("" for the group's records)."""
@@ -58,7 +61,7 @@ class ShareGroup:
     limits: ShareGroupLimits
     topics: TopicCatalog
     own_settings: Callable[[], Mapping[str, str]] = dict
-    epoch: int = 0
+    epoch: int = FIRST_EPOCH
     assignment_epoch: int = 0
     metadata_hash: int = 0
     seen_version: int = -1
@@ -252,20 +255,21 @@ class ShareGroup:
         return found
 
     def alter(self, offsets: Mapping[TopicPartition, int]) -> list[NewState]:
-        """Return the states with which existing partitions begin at these offsets, and record that they are being
-        initialized. Raises KafkaError NON_EMPTY_GROUP.
+        """Return the states with which partitions begin at these offsets, and record that they are being initialized.
+        Topics that no longer exist are left out. Raises KafkaError NON_EMPTY_GROUP.
 
         The epoch rises, so that no state of an earlier epoch can overwrite them.
         """
         self.check_deletable()
-        if not offsets:
+        existing = {place: offset for place, offset in offsets.items() if place[0] in self.topics.names}
+        if not existing:
             return []
         self._bump()
         self._reach_epoch()
-        for topic_id, indexes in by_topic(offsets).items():
+        for topic_id, indexes in by_topic(existing).items():
             self._ask(topic_id, indexes)
         return [
-            NewState(topic_id, {index: offset}, self.epoch) for (topic_id, index), offset in offsets.items()
+            NewState(topic_id, {index: offset}, self.epoch) for (topic_id, index), offset in existing.items()
         ]
 
     def _ask(self, topic_id: bytes, partitions: Iterable[int]) -> None:

@@ -43,6 +43,9 @@ FOLLOWERS_OF_ROLES = [
     "TransactionParticipant",
     "GroupCoordinator",
     "RemovedTopics",
+    "ShareStateCoordinator",
+    "PeerRequests",
+    "StatePersister",
     "Mirrors",
     "Server",
 ]
@@ -51,6 +54,7 @@ MEASURED = [
     "ReplicaMetrics",
     "CleanerMetrics",
     "GroupMetrics",
+    "SharePartitionMetrics",
     "ServerMetrics",
     "BearerLogins",
     "TlsMetrics",
@@ -58,7 +62,7 @@ MEASURED = [
     "MirrorMetrics",
     "AuthorizationMetrics",
 ]
-PERIODIC = ["Upkeep", "GroupExpiry"]
+PERIODIC = ["Upkeep", "GroupExpiry", "ShareStateCoordinator"]
 STARTED = ["PeriodicRunner", "Upkeep", "TlsReloads", "BearerLogins", "Replicas"]
 CLOSED = [
     "PeriodicRunner",
@@ -71,8 +75,12 @@ CLOSED = [
     "Logins",
     "FetchHandlers",
     "ProduceHandlers",
+    "SharePartitions",
     "TransactionParticipant",
     "GroupCoordinator",
+    "StatePersister",
+    "PeerRequests",
+    "ShareStateCoordinator",
     "Mirrors",
     "FolderMoves",
     "RoomWatch",
@@ -147,7 +155,12 @@ async def test_parts_are_started_and_closed_in_this_order(parts: BrokerParts) ->
     assert kinds(parts.closed) == CLOSED
     assert kinds(parts.periodic.parts) == PERIODIC
     works = [work.name for part in parts.periodic.parts for work in part.periodic_work()]
-    assert works == ["log checkpoints", "expiry of producers", "expiry of groups"]
+    assert works == [
+        "log checkpoints",
+        "expiry of producers",
+        "expiry of groups",
+        "removal of old share states",
+    ]
 
 
 async def test_each_part_is_closed_once_the_part_before_it_is() -> None:

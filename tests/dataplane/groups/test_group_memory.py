@@ -15,6 +15,7 @@ from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.memory import SUBSCRIPTION_BYTES_MAX, GroupMemory
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
+from ottla.dataplane.groups.share.member import ShareHeartbeat
 from ottla.dataplane.runtime.retained_bytes import RetainedBytes
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.groups.test_consumer_group import Topics
@@ -69,6 +70,13 @@ class Groups:
             "m", 0, None, None, "c", f"/{who[1]}", who[0], 10_000, ("a",), owned=frozenset()
         )
         self.shard.consumer.heartbeat(group_id, replace(plain, **said), replies.append)  # type: ignore[arg-type]
+        (reply,) = replies
+        return reply
+
+    def share(self, who: tuple[str, str], group_id: str, **said: object) -> HeartbeatReply | KafkaError:
+        replies: list[HeartbeatReply | KafkaError] = []
+        plain = ShareHeartbeat("m", 0, None, "c", f"/{who[1]}", who[0], ("a",))
+        self.shard.share.heartbeat(group_id, replace(plain, **said), replies.append)  # type: ignore[arg-type]
         (reply,) = replies
         return reply
 
@@ -199,6 +207,31 @@ async def test_the_partitions_that_consumer_groups_assign_are_bounded() -> None:
     groups = Groups(1000 * KIB, Topics(a=300))
     await groups.shard.load()
     codes = [of(groups.beat(MALLORY, f"g{number}")) for number in range(20)]
+    assert codes[0] is ErrorCode.NONE
+    assert codes[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+@pytest.mark.parametrize("said", [{"topics": ("a" * 30_000, "b" * 30_000)}, {"rack_id": "r" * 30_000}])
+async def test_members_of_share_groups_are_bounded_by_all_that_they_say(said: dict[str, object]) -> None:
+    groups = Groups(1000 * KIB)
+    await groups.shard.load()
+    codes = [of(groups.share(MALLORY, f"g{number}", **said)) for number in range(20)]
+    assert codes[0] is ErrorCode.NONE
+    assert codes[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert len(groups.shard.groups) == codes.count(ErrorCode.NONE)
+    assert of(groups.share(ANN, "theirs")) is ErrorCode.NONE
+    taken = groups.memory.groups.total
+    assert of(groups.share(ANN, "theirs", epoch=-1)) is ErrorCode.NONE
+    assert groups.memory.groups.total < taken
+    groups.check()
+    groups.shard.close()
+    assert groups.memory.groups.total == 0
+
+
+async def test_the_partitions_of_share_groups_are_bounded() -> None:
+    groups = Groups(1000 * KIB, Topics(a=300))
+    await groups.shard.load()
+    codes = [of(groups.share(MALLORY, f"g{number}")) for number in range(20)]
     assert codes[0] is ErrorCode.NONE
     assert codes[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from ottla.dataplane.coordinated_log.batches import KeyValue, batch_of
 from ottla.dataplane.groups.consumer.group import ConsumerGroup
 from ottla.dataplane.groups.consumer.member import ClassicSide
 from ottla.dataplane.groups.consumer.records import consumer_record
 from ottla.dataplane.groups.limits import ConsumerLimits
-from ottla.dataplane.groups.records import KeyValue, batch_of
 from ottla.dataplane.groups.share.records import share_record
 from ottla.dataplane.log import LogConfig, PartitionLog
 from tests import java

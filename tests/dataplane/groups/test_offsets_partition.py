@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ottla.dataplane.coordinated_log.replicated_log import ReplicatedLog
 from ottla.dataplane.groups.commit_checks import Committer
 from ottla.dataplane.groups.offsets import CommittedOffset
-from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode
 from tests.dataplane.replication.harness import ReplicasByHand
@@ -16,7 +16,7 @@ from .test_transactional_offsets import T0, WRITER, commit_in, seen
 
 
 async def loaded(cluster: ReplicasByHand, broker_id: int) -> Shard:
-    shard = Shard(ReplicatedOffsetsLog(cluster[broker_id].partition), LIMITS, Clock())
+    shard = Shard(ReplicatedLog(cluster[broker_id].partition), LIMITS, Clock())
     await shard.load()
     return shard
 

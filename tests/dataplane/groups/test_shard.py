@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.dataplane.coordinated_log.key_hash import java_hash, partition_for
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ottla.dataplane.groups.classic.states import GroupState
-from ottla.dataplane.groups.coordinator import GroupCoordinator, java_hash, partition_for
+from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard

@@ -256,7 +256,7 @@ class HaltingLog(MemoryLog):
 
 
 async def test_a_shard_that_could_not_be_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.dataplane.groups.coordinator._RELOAD_S", 0.05)
+    monkeypatch.setattr("ottla.dataplane.coordinated_log.led_shards._RELOAD_S", 0.05)
     _, written = await new_shard()
     log = HaltingLog()
     commit(Shard(written, LIMITS, Clock()), 5)

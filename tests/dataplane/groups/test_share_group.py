@@ -66,21 +66,21 @@ def test_a_member_gets_partitions_once_they_have_a_state() -> None:
     assert group.state is ShareGroupState.EMPTY
     first = group.heartbeat(join("m", "a"), 0)
     assert (first.epoch, first.assigned, first.heartbeat_interval_ms) == (
-        1,
+        2,
         frozenset(),
         SETTLING_INTERVAL_MS,
     )
     assert group.state is ShareGroupState.STABLE
     (state,) = group.ask_for_states()
-    assert state == (topics.image.topics["a"].id, {0: -1, 1: -1}, 1)
+    assert state == (topics.image.topics["a"].id, {0: -1, 1: -1}, 2)
     waiting = group.heartbeat(beat(first), 0)
-    assert (waiting.epoch, waiting.assigned) == (1, None)
+    assert (waiting.epoch, waiting.assigned) == (2, None)
     assert group.ask_for_states() == []
     group.finish_states(state, initialized=True)
     ready = group.heartbeat(beat(first), 0)
-    assert (ready.epoch, ready.assigned) == (2, topics.all_of("a"))
+    assert (ready.epoch, ready.assigned) == (3, topics.all_of("a"))
     again = group.heartbeat(beat(ready), 0)
-    assert (again.epoch, again.assigned) == (2, None)
+    assert (again.epoch, again.assigned) == (3, None)
 
 
 def test_heartbeats_are_frequent_until_the_group_has_settled() -> None:
@@ -149,12 +149,12 @@ def test_the_end_of_an_initialization_of_a_removed_topic_changes_nothing() -> No
 
 def test_epochs_are_checked() -> None:
     group = stable(Topics(a=1), "m")
-    assert group.members["m"].epoch == 2
-    assert refused(group, ShareHeartbeat("m", 3)) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert group.heartbeat(ShareHeartbeat("m", 1), 0).epoch == 2
-    group.heartbeat(join("m2", "a"), 0)
+    assert group.members["m"].epoch == 3
+    assert refused(group, ShareHeartbeat("m", 4)) is ErrorCode.FENCED_MEMBER_EPOCH
     assert group.heartbeat(ShareHeartbeat("m", 2), 0).epoch == 3
-    assert refused(group, ShareHeartbeat("m", 1)) is ErrorCode.FENCED_MEMBER_EPOCH
+    group.heartbeat(join("m2", "a"), 0)
+    assert group.heartbeat(ShareHeartbeat("m", 3), 0).epoch == 4
+    assert refused(group, ShareHeartbeat("m", 2)) is ErrorCode.FENCED_MEMBER_EPOCH
     assert refused(group, ShareHeartbeat("x", 1)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refused(group, leave("x")) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -163,7 +163,7 @@ def test_a_full_group_takes_nobody_else() -> None:
     group = new_group(Topics(a=1), max_size=1)
     reply = group.heartbeat(join("m", "a"), 0)
     assert refused(group, join("m2", "a")) is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert group.heartbeat(beat(reply), 0).epoch == 1
+    assert group.heartbeat(beat(reply), 0).epoch == reply.epoch
     assert group.heartbeat(join("m", "a"), 0).assigned == frozenset()
 
 
@@ -171,7 +171,7 @@ def test_a_member_that_joins_again_keeps_its_place() -> None:
     topics = Topics(a=2)
     group = stable(topics, "m")
     again = group.heartbeat(join("m", "a"), 0)
-    assert (again.epoch, again.assigned) == (2, topics.all_of("a"))
+    assert (again.epoch, again.assigned) == (3, topics.all_of("a"))
 
 
 def test_topics_are_kept_until_the_member_names_others() -> None:
@@ -200,9 +200,9 @@ def test_silent_members_are_fenced_and_leave_their_partitions() -> None:
 def test_settings_of_the_group_stay_within_the_bounds_of_the_broker() -> None:
     own = {"share.session.timeout.ms": "50000", "share.heartbeat.interval.ms": "90000"}
     group = ShareGroup("g", ShareGroupLimits(), Topics(a=1).catalog, lambda: own)
-    group.heartbeat(join("m", "a"), 0)
+    reply = group.heartbeat(join("m", "a"), 0)
     assert group.next_deadline_ms == 50_000
-    assert group.heartbeat(ShareHeartbeat("m", 1), 15_000).heartbeat_interval_ms == 15_000
+    assert group.heartbeat(beat(reply), 15_000).heartbeat_interval_ms == 15_000
 
 
 def test_offsets_are_altered_only_in_an_empty_group_and_with_a_higher_epoch() -> None:

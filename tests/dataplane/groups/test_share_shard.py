@@ -99,13 +99,13 @@ async def test_a_member_gets_partitions_once_the_persister_has_their_states(coor
     await until(lambda: coordinator.group.has_new_states)
     ready = coordinator.told(beat(first))
     assert ready.assigned == coordinator.topics.all_of("a")
-    assert {(s.state_epoch, s.start_offset) for s in coordinator.persister.states.values()} == {(1, -1)}
+    assert {(s.state_epoch, s.start_offset) for s in coordinator.persister.states.values()} == {(2, -1)}
 
 
 async def test_an_answer_waits_until_the_change_is_committed(coordinator: Coordinator) -> None:
     coordinator.log.automatic = False
     replies = coordinator.ask(join("m", "a"))
-    again = coordinator.ask(ShareHeartbeat("m", 1))
+    again = coordinator.ask(ShareHeartbeat("m", 2))
     await asyncio.sleep(0)
     assert (replies, again, coordinator.persister.states) == ([], [], {})
     coordinator.log.settle()
@@ -185,7 +185,7 @@ async def test_groups_of_other_kinds_stay_of_their_kind(coordinator: Coordinator
     assert isinstance(beats[0], KafkaError)
     assert beats[0].code is ErrorCode.GROUP_ID_NOT_FOUND
     assert commit(shard, 1) == [ErrorCode.GROUP_ID_NOT_FOUND]
-    assert shard.check_fetch("g", None, -1) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert shard.check_fetch("g", "m", 1) is ErrorCode.NONE
     with pytest.raises(KafkaError) as refusal:
         shard.delete_offsets("g", [("a", 0)], lambda _code, _kept: None)
     assert refusal.value.code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -290,6 +290,18 @@ async def test_offsets_of_a_group_that_does_not_exist_are_altered(coordinator: C
     assert reply.assigned == {(a, 0)}
     await until(lambda: len(coordinator.persister.states) == 2)
     assert coordinator.persister.states["g", a, 0].start_offset == 5
+
+
+async def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_not_altered(coordinator: Coordinator) -> None:
+    a, b, share = coordinator.id_of("a"), coordinator.id_of("b"), coordinator.shard.share
+    coordinator.persister.gate.clear()
+    first = asyncio.create_task(share.alter("g", {(b, 0): 1}, NOBODY))
+    await until(lambda: coordinator.shard.groups)
+    second = asyncio.create_task(share.alter("g", {(a, 0): 5, (b, 0): 6}, NOBODY))
+    coordinator.topics.delete("a")
+    coordinator.persister.gate.set()
+    assert await first == await second == {(b, 0): ErrorCode.NONE}
+    assert coordinator.persister.states["g", b, 0].start_offset == 6
 
 
 async def test_offsets_are_deleted_by_topic(coordinator: Coordinator) -> None:

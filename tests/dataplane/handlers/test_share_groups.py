@@ -122,18 +122,18 @@ async def test_a_heartbeat_is_answered_with_the_assignment(broker: Broker) -> No
     assert (first.error_code, first.member_id, first.member_epoch, first.heartbeat_interval_ms) == (
         0,
         "m",
-        1,
+        2,
         250,
     )
     assert first.assignment is not None
     assert first.assignment.topic_partitions == []
-    second = await broker.heartbeat(epoch=1)
-    assert second.member_epoch == 2
+    second = await broker.heartbeat(epoch=2)
+    assert second.member_epoch == 3
     assert second.assignment is not None
     assert [(t.topic_id, t.partitions) for t in second.assignment.topic_partitions] == [
         (broker.id_of("a"), [0, 1])
     ]
-    assert (await broker.heartbeat(epoch=2)).assignment is None
+    assert (await broker.heartbeat(epoch=3)).assignment is None
     left = await broker.heartbeat(epoch=-1)
     assert (left.error_code, left.member_id, left.member_epoch, left.assignment) == (0, "m", -1, None)
 
@@ -184,13 +184,13 @@ async def test_topics_that_a_member_may_not_describe_are_refused_and_hidden(brok
 
 async def test_a_group_is_described_and_listed(broker: Broker) -> None:
     await broker.heartbeat(topics=["a"], rack_id="r")
-    await broker.heartbeat(epoch=1)
+    await broker.heartbeat(epoch=2)
     asked = ShareGroupDescribeRequest(group_ids=["g", "x"], include_authorized_operations=True)
     found, missing = (await broker.membership.describe(request(Rights()), asked)).groups
-    assert (found.group_state, found.group_epoch, found.assignment_epoch) == ("Stable", 2, 2)
+    assert (found.group_state, found.group_epoch, found.assignment_epoch) == ("Stable", 3, 3)
     assert (found.assignor_name, found.authorized_operations) == ("simple", 1 << AclOperation.READ)
     (member,) = found.members
-    assert (member.member_id, member.rack_id, member.member_epoch) == ("m", "r", 2)
+    assert (member.member_id, member.rack_id, member.member_epoch) == ("m", "r", 3)
     assert (member.client_id, member.client_host) == ("c", "/127.0.0.1")
     assert member.subscribed_topic_names == ["a"]
     assert [(t.topic_name, t.partitions) for t in member.assignment.topic_partitions] == [("a", [0, 1])]
@@ -316,3 +316,19 @@ async def test_offsets_of_a_group_with_members_stay(broker: Broker) -> None:
     with pytest.raises(KafkaError) as refusal:
         await broker.offsets.delete(request(), offsets.DeleteShareGroupOffsetsRequest(group_id="x"))
     assert refusal.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_group_of_another_kind_and_a_missing_group_have_no_offsets(broker: Broker) -> None:
+    # So did Apache Kafka 4.4.0.
+    asked = [
+        offsets.WantedGroup(group_id="zz", topics=topics)
+        for topics in (None, [offsets.WantedTopic(topic_name="a", partitions=[0])])
+    ]
+    (every,) = (
+        await broker.offsets.describe(request(), offsets.DescribeShareGroupOffsetsRequest(groups=asked[:1]))
+    ).groups
+    assert (every.error_code, every.topics) == (0, [])
+    named = await broker.offsets.describe(
+        request(), offsets.DescribeShareGroupOffsetsRequest(groups=asked[1:])
+    )
+    assert all_of(broker, named) == [("a", True, 0, -1, -1, 0)]

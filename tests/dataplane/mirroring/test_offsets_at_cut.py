@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.dataplane.coordinated_log.batches import batch_of
 from ottla.dataplane.groups.offsets import CommittedOffset, TopicPartition
 from ottla.dataplane.groups.records import (
     OffsetRecord,
     OffsetsWriter,
-    batch_of,
     offset_record,
     read_records,
     transactional_batch_of,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
+from ottla.dataplane.coordinated_log.replicated_log import ReplicatedLog
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.limits import GroupLimits
-from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
 from ottla.dataplane.quorum.shared_catch_up import SharedCatchUp
 from ottla.dataplane.replication.replica.partition import Partition
@@ -108,7 +108,7 @@ class Beside:
 
     def elected(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC:
-            self.groups.elected(partition.index, ReplicatedOffsetsLog(partition))
+            self.groups.elected(partition.index, ReplicatedLog(partition))
         self.markers.elected(partition)
 
     def resigned(self, topic: str, index: int) -> None:

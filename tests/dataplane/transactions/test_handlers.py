@@ -15,7 +15,7 @@ import pytest
 from ottla.client.connections.connection import BrokerAddress, Connection, ConnectionLost
 from ottla.client.connections.opening import connect
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
-from ottla.dataplane.groups.coordinator import partition_for
+from ottla.dataplane.coordinated_log.key_hash import partition_for
 from ottla.dataplane.handlers.add_to_txn import AddToTxnHandlers
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.end_txn import EndTxnHandlers

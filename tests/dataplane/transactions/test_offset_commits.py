@@ -16,7 +16,7 @@ import pytest
 from ottla.client.connections.connection import BrokerAddress, Connection
 from ottla.client.connections.opening import connect
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
-from ottla.dataplane.groups.coordinator import partition_for
+from ottla.dataplane.coordinated_log.key_hash import partition_for
 from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.handlers.group_offsets import ASK_AGAIN, GroupOffsetHandlers
 from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from ottla.dataplane.coordinated_log.replicated_log import ReplicatedLog
 from ottla.dataplane.fetching.reading import FetchReader, Outcome
 from ottla.dataplane.groups import shard
 from ottla.dataplane.groups.coordinator import GroupCoordinator
-from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.log import old_segments
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
 from ottla.dataplane.log.open_log import AppendResult
@@ -210,16 +210,14 @@ def commits_before_replicated() -> Iterator[None]:
     """A coordinates, appends the commit of 100 and answers. A dies before any follower has copied it. B leads, loads
     50, and hands that out: an offset went back after an acknowledged commit.
     """
-    append = ReplicatedOffsetsLog.append
+    append = ReplicatedLog.append
 
-    def answer_at_once(
-        self: ReplicatedOffsetsLog, batch: bytearray, done: Callable[[ErrorCode], None]
-    ) -> None:
+    def answer_at_once(self: ReplicatedLog, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
         refused: list[ErrorCode] = []
         append(self, batch, lambda error: refused.append(error) if error is not ErrorCode.NONE else None)
         done(refused[0] if refused else ErrorCode.NONE)
 
-    with patch.object(ReplicatedOffsetsLog, "append", answer_at_once):
+    with patch.object(ReplicatedLog, "append", answer_at_once):
         yield
 
 

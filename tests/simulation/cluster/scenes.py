@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.dataplane.coordinated_log.replicated_log import ReplicatedLog
 from ottla.dataplane.fetching.reading import FetchReader, Round
 from ottla.dataplane.groups.coordinator import GroupCoordinator
-from ottla.dataplane.groups.replicated_log import ReplicatedOffsetsLog
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.storage.directory import LogDirectory
@@ -376,7 +376,7 @@ def an_older_generation_commits(_folder: Path) -> bool:
 def a_commit_is_answered_before_followers_have_it(folder: Path) -> bool:
     cluster = formed(folder)
     outcomes: list[ErrorCode] = []
-    ReplicatedOffsetsLog(cluster[1].partition).append(batch(b"commit"), outcomes.append)
+    ReplicatedLog(cluster[1].partition).append(batch(b"commit"), outcomes.append)
     return outcomes == [ErrorCode.NONE]
 
 

@@ -18,7 +18,7 @@ from ottla.client.producer import Producer
 from ottla.client.producing.deliveries import RecordDelivery
 from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
-from ottla.dataplane.groups.coordinator import partition_for
+from ottla.dataplane.coordinated_log.key_hash import partition_for
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import (
     ALL_IN_SYNC,

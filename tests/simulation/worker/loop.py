@@ -49,6 +49,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds."""
         return self._virtual.now_s
 
-    def add_signal_handler(self, *_: Any) -> None:
+    def add_signal_handler(self, sig: int, callback: Any, *args: Any) -> None:  # type: ignore[override]
         """Raise NotImplementedError: signals are of the real world."""
         raise NotImplementedError

@@ -132,7 +132,9 @@ def run_seed(seed: int) -> Report:
     """Play one run. Raises PromiseBroken with the seed."""
     random.seed(seed)  # Delays of retries have a random part.
     loop = VirtualLoop()
-    logging.getLogger("ottla").setLevel(logging.CRITICAL)
+    logger = logging.getLogger("ottla")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         with patch.object(composition, "LoopWatch", Unwatched):
             return loop.run_until_complete(_course(seed))
@@ -140,3 +142,4 @@ def run_seed(seed: int) -> Report:
         raise PromiseBroken(f"seed {seed}: {error}") from error
     finally:
         loop.close()
+        logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""A partition of `__consumer_offsets` as the shards use it: replicated appends, replay from the start."""
+"""A partition of an internal topic as a coordinator's shard uses it: replicated appends, replay from the start."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ READ_BYTES = 64 * 1024
 """Bytes that are replayed in one turn of the event loop."""
 
 
-class ReplicatedOffsetsLog:
-    """The `OffsetsLog` of a shard, implemented by a partition of `__consumer_offsets` that this broker leads."""
+class ReplicatedLog:
+    """The `CoordinatedLog` of a shard, implemented by a partition that this broker leads."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -24,6 +24,18 @@ class ReplicatedOffsetsLog:
     def end_offset(self) -> int:
         """The offset of the next batch that is appended to the partition."""
         return self._partition.log.log_end_offset
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset of the partition that is not removed."""
+        return self._partition.log.log_start_offset
+
+    def trim(self, offset: int) -> None:
+        """Remove the records below an offset from all replicas.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER; OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        self._partition.record_deletion.trim(offset)
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
         """Append with acks=all. `done` gets NONE once the batch is below the high watermark, or else the error."""

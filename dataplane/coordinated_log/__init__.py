@@ -1,0 +1,1 @@
+"""Logs that coordinators keep their state in: partitions of internal topics, which their leader replays and writes."""

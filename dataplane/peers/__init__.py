@@ -1,0 +1,1 @@
+"""Connections from this broker to the other brokers of its cluster."""

@@ -1,0 +1,528 @@
+"""One share partition at the leader of its partition: members acquire records from the log, and changes of deliveries
+are committed once the durable state has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ...log import LogSlice
+from ...log.segments.aborted_transaction import AbortedTransaction
+from ...runtime.retained_bytes import RetainedClaim
+from ..acknowledgements import AcknowledgedRange
+from ..acquisition import AcquiredRange
+from ..limits import AcquireMode
+from ..partition import SharePartition
+from ..states import AcknowledgeType, DurableState, StateBatch
+from ..transitions import Transition
+from .batches import BatchWalk, ColdRecords
+from .cold_headers import read_ahead
+from .dependencies import Persister, ShareKey
+from .group_settings import GroupSettings
+from .write_queue import PendingChange, WriteQueue, Written
+
+if TYPE_CHECKING:
+    from ...replication.replica.partition import Partition
+    from .counters import ShareCounters
+
+logger = logging.getLogger(__name__)
+
+FENCED = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors of a durable state that is newer than the state in memory."""
+SHARE_PARTITION_BYTES = 4_000
+"""Approximate memory of a share partition without its window."""
+RUN_BYTES = 200
+"""Approximate memory of a range of records with one state."""
+
+_GROWTH_BYTES = 32 * RUN_BYTES
+"""Memory that must be free before a fetch acquires records, since its window may grow."""
+_READS_MAX = 4
+"""Maximum number of reads for one fetch, if reads find only control batches and aborted batches."""
+_BACKOFF_MS, _BACKOFF_MAX_MS = 100, 10_000
+"""Bounds of the time after which a lock whose end could not be written ends again."""
+
+
+class WaitingShareFetch(Protocol):
+    """A ShareFetch that waits for records of share partitions, or for free locks."""
+
+    def look(self, partition: LedPartition) -> None:
+        """Acquire records of the share partition if there are enough, or report its failure. Must not raise."""
+
+
+class Services(NamedTuple):
+    """The services of a broker that a share partition uses."""
+
+    persister: Persister
+    settings: Callable[[str], GroupSettings]
+    """Settings of a group."""
+    monotonic_ms: Callable[[], int]
+    counters: ShareCounters
+    doubted: Callable[[Partition, int, int], None]
+    """Check a replica for damage at an offset, in this number of bytes."""
+    is_over: Callable[[LedPartition, KafkaError | None], None]
+    """Drop the share partition: it is fenced, or, without an error, nobody uses it."""
+
+
+class Taken(NamedTuple):
+    """Acquired records: the ranges, and the whole batches of the log that have them."""
+
+    records: LogSlice
+    acquired: tuple[AcquiredRange, ...]
+
+    @property
+    def record_count(self) -> int:
+        """Number of acquired records."""
+        return sum(acquired.last + 1 - acquired.first for acquired in self.acquired)
+
+
+class Appetite(NamedTuple):
+    """The bytes and records that a fetch may still take."""
+
+    max_bytes: int
+    max_records: int
+    mode: AcquireMode
+    at_least_one: bool
+    """True if the first batch may exceed the bytes."""
+
+
+class LedPartition:
+    """A share partition in one leader epoch of its partition.
+
+    It is loading until `loaded` is called, and over once `failure` is set. Nothing of it is served afterwards.
+    """
+
+    __slots__ = (
+        "_backoff_ms", "_claim", "_is_due", "_is_full", "_is_warm", "_loop", "_retry_at_ms", "_services", "_share",
+        "_state_epoch", "_timer", "_timer_at_ms", "_waiting", "_warming", "_writes", "failure", "key", "leader_epoch",
+        "replica", "users",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: ShareKey,
+        replica: Partition,
+        leader_epoch: int,
+        services: Services,
+        claim: RetainedClaim,
+    ) -> None:
+        self.key = key
+        self.replica = replica
+        self.leader_epoch = leader_epoch
+        self.failure: KafkaError | None = None
+        self.users = 0
+        """Number of share sessions that contain the share partition."""
+        self._services = services
+        self._claim = claim
+        self._share: SharePartition | None = None
+        self._state_epoch = 0
+        self._loop = asyncio.get_running_loop()
+        self._writes = WriteQueue(self, self._write, self._written)
+        self._waiting: dict[WaitingShareFetch, None] = {}
+        self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._retry_at_ms = 0
+        self._backoff_ms = _BACKOFF_MS
+        # True once the fetches have been reported that wait although there are records.
+        self._is_full = False
+        self._warming: asyncio.Task[None] | None = None
+        self._is_warm = False
+
+    def __repr__(self) -> str:
+        return f"<{self.replica.topic}-{self.key.partition} of share group {self.key.group_id}>"
+
+    # ------------------------------------------------------------ life
+
+    @property
+    def share(self) -> SharePartition | None:
+        """The state of the records; None while it is loading."""
+        return self._share
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no session, lock or change needs the share partition."""
+        share = self._share
+        return (
+            not self.users
+            and not self._waiting
+            and self._writes.is_empty
+            and (share is None or not share.acquired_count)
+        )
+
+    def loaded(self, share: SharePartition, state_epoch: int) -> None:
+        """Begin to serve, from a durable state."""
+        self._share, self._state_epoch = share, state_epoch
+        self._moved()
+
+    def end(self, failure: KafkaError) -> None:
+        """End the share partition. Its waiting fetches, and its changes that are not on their way, get the error."""
+        self.failure = failure
+        self._claim.count(0)
+        self._disarm()
+        self.replica.readers.discard(self)
+        if self._warming is not None:
+            self._warming.cancel()
+        self._writes.fail(failure)
+        waiting, self._waiting = self._waiting, {}
+        for fetch in waiting:
+            fetch.look(self)
+
+    def close(self) -> None:
+        """Stop all work, as the broker stops."""
+        self._waiting.clear()
+        self._disarm()
+        self.replica.readers.discard(self)
+        self._writes.cancel()
+        if self._warming is not None:
+            self._warming.cancel()
+
+    # ------------------------------------------------------------ waiting fetches
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of fetches that wait here."""
+        return len(self._waiting)
+
+    def wait(self, fetch: WaitingShareFetch) -> None:
+        """Call `fetch.look` once there may be records for it."""
+        if not self._waiting:
+            self.replica.readers.add(self)
+        self._waiting[fetch] = None
+        self._report_full()
+
+    def forget(self, fetch: WaitingShareFetch) -> None:
+        """Remove a fetch that was answered."""
+        self._waiting.pop(fetch, None)
+        if not self._waiting:
+            self.replica.readers.discard(self)
+
+    def wake(self) -> None:
+        """Let waiting fetches look at the end of this turn of the event loop, since records, locks or the role have
+        changed."""
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._serve_waiting)
+
+    def _serve_waiting(self) -> None:
+        """Let the fetches look in the order in which they came, as long as there are records to acquire."""
+        self._is_due = False
+        for fetch in tuple(self._waiting):
+            if self.failure is not None or not self.has_records():
+                break
+            fetch.look(self)
+        if self._waiting:
+            self.replica.readers.add(self)
+
+    def has_records(self) -> bool:
+        """Return whether a fetch may acquire records now, or learns that this broker no longer leads."""
+        share, leader = self._share, self.replica.leader
+        if leader is None:
+            return True
+        return share is not None and share.can_acquire and share.next_fetch_offset() < self._upper_bound()
+
+    def _upper_bound(self) -> int:
+        """Return the offset up to which members may acquire records."""
+        watermark = self.replica.high_watermark
+        if self._services.settings(self.key.group_id).is_read_committed:
+            return self.replica.log.transactions.last_stable_offset(watermark)
+        return watermark
+
+    def _report_full(self) -> None:
+        """Warn once if fetches wait because members hold as many records as the group may have in flight."""
+        share = self._share
+        is_full = share is not None and not share.can_acquire
+        if is_full and not self._is_full and share is not None:
+            logger.warning(
+                "%r: %d records from offset %d on are not acknowledged, as many as share.partition.max.record.locks "
+                "allows: members get new records once others acknowledge or release some",
+                self, share.unfinished_count, share.start_offset,
+            )  # fmt: skip
+        self._is_full = is_full
+
+    # ------------------------------------------------------------ acquisition
+
+    def available_bytes(self, at_most: int) -> int:
+        """Return how many bytes of records a fetch could read now, at most `at_most`. Raises KafkaError."""
+        share = self._served()
+        if not self.has_records():
+            return 0
+        records = self._read(
+            share, Appetite(at_most, 1, AcquireMode.BATCH_OPTIMISED, True), self._upper_bound()
+        )
+        records.release()
+        return records.size
+
+    def take(self, member_id: str, appetite: Appetite) -> Taken | None:
+        """Acquire records for a member; None if there are none, or their headers have to be read from the disk first.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        share = self._served()
+        share.limits = self._services.settings(self.key.group_id).limits
+        if not self._claim.resize(self._retained_bytes(share) + _GROWTH_BYTES):
+            return None
+        taken = None
+        for _ in range(_READS_MAX):
+            offset = share.next_fetch_offset()
+            if not share.can_acquire or offset >= self._upper_bound():
+                break
+            taken = self._take_once(share, member_id, offset, appetite)
+            if taken is not None or share.next_fetch_offset() == offset:
+                break
+        else:
+            self._loop.call_soon(self.wake)
+        self._claim.count(self._retained_bytes(share))
+        self._arm()
+        return taken
+
+    def _served(self) -> SharePartition:
+        """Return the state of the records, from which the records below the log start were removed."""
+        if self.failure is not None:
+            raise self.failure
+        if self.replica.leading().leader_epoch != self.leader_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self!r} belongs to leader epoch {self.leader_epoch}"
+            )
+        share = self._share
+        assert share is not None, "the share partition is loading"
+        share.archive_below(self.replica.log.log_start_offset)
+        return share
+
+    def _read(self, share: SharePartition, appetite: Appetite, upto: int) -> LogSlice:
+        offset = share.next_fetch_offset()
+        try:
+            return self.replica.log.read(
+                offset, max(appetite.max_bytes, 0), upto, at_least_one=appetite.at_least_one
+            )
+        except KafkaError:
+            self._services.doubted(self.replica, offset, appetite.max_bytes)
+            raise
+
+    def _take_once(
+        self, share: SharePartition, member_id: str, offset: int, appetite: Appetite
+    ) -> Taken | None:
+        upto = self._upper_bound()
+        records = self._read(share, appetite, upto)
+        if records.size == 0:
+            return None
+        try:
+            acquired = self._acquire(share, member_id, offset, records, upto, appetite)
+        except ColdRecords:
+            self._warm(records)
+            return None
+        except BaseException:
+            records.release()
+            self._services.doubted(self.replica, offset, appetite.max_bytes)
+            raise
+        if not acquired:
+            records.release()
+            return None
+        return Taken(records, acquired)
+
+    def _acquire(
+        self,
+        share: SharePartition,
+        member_id: str,
+        offset: int,
+        records: LogSlice,
+        upto: int,
+        appetite: Appetite,
+    ) -> tuple[AcquiredRange, ...]:
+        aborted: Sequence[AbortedTransaction] = ()
+        if self._services.settings(self.key.group_id).is_read_committed:
+            aborted = self.replica.log.transactions.aborted_among(records, offset, upto)
+        walk = BatchWalk(records, aborted, may_wait=self._is_warm)
+        self._is_warm = False
+        now_ms = self._services.monotonic_ms()
+        acquired = share.acquire(
+            member_id, offset, walk.data_batches(), appetite.max_records, appetite.mode, now_ms
+        )
+        share.archive(walk.left_out)
+        if walk.is_damaged:
+            self._services.doubted(self.replica, offset, records.size)
+        if acquired:
+            walk.cut(acquired[0].first, acquired[-1].last)
+        return acquired
+
+    def _warm(self, records: LogSlice) -> None:
+        """Read the beginning of a slice into the page cache, in a thread, and wake the waiting fetches."""
+        if self._warming is not None:
+            records.release()
+            return
+
+        def warmed(task: asyncio.Task[None]) -> None:
+            records.release()
+            self._warming = None
+            if not task.cancelled() and task.exception() is None:
+                self._is_warm = True
+                self.wake()
+
+        self._warming = self._loop.create_task(read_ahead(records))
+        self._warming.add_done_callback(warmed)
+
+    # ------------------------------------------------------------ acknowledgement, release, ends of locks
+
+    def acknowledge(
+        self, member_id: str, ranges: Sequence[AcknowledgedRange], done: Written, *, has_renewals: bool
+    ) -> None:
+        """Apply acknowledgements of a member. `done` is called once they are durable, perhaps within this call.
+
+        `has_renewals`: the request says that it renews locks.
+
+        Raises KafkaError, and changes nothing: NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, INVALID_RECORD_STATE.
+        """
+        share = self._served()
+        settings = self._services.settings(self.key.group_id)
+        share.limits = settings.limits
+        if any(AcknowledgeType.RENEW in acknowledged.types for acknowledged in ranges):
+            if not has_renewals:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Acknowledgement: type 4 (RENEW) in a request without IsRenewAck.",
+                )
+            if not settings.may_renew:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    f"Group {self.key.group_id} does not allow renewed locks (share.renew.acknowledge.enable).",
+                )
+        transition = share.acknowledge(member_id, ranges, self._services.monotonic_ms())
+        self._submit(transition, partial(self._acknowledged, ranges, done))
+        self._arm()
+
+    def _acknowledged(
+        self, ranges: Sequence[AcknowledgedRange], done: Written, error: KafkaError | None
+    ) -> None:
+        if error is None:
+            counts = self._services.counters.acknowledged
+            for acknowledged in ranges:
+                for first, last, kind in acknowledged.by_type():
+                    counts[kind] += last + 1 - first
+        done(error)
+
+    def release(self, member_id: str, done: Written, *, were_delivered: bool) -> None:
+        """Release all records that a member holds, since its share session has ended. Raises KafkaError."""
+        share = self._served()
+        self._submit(share.release(member_id, were_delivered=were_delivered), done)
+
+    def _submit(self, transition: Transition, done: Written) -> None:
+        share = self._share
+        assert share is not None
+        if transition.needs_write:
+            self._writes.add(PendingChange(transition, done))
+            return
+        share.commit(transition)
+        done(None)
+        if transition.spans:
+            self._moved()
+
+    async def _write(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
+        share = self._share
+        assert share is not None
+        # Always with the start offset: without it the stored count of finished offsets would stay, too.
+        start_offset = max(start_offset, share.start_offset)
+        await self._services.persister.write(
+            *self.key,
+            state_epoch=self._state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=start_offset,
+            delivery_complete=_complete_after(share, start_offset, batches),
+            batches=batches,
+        )
+
+    def _written(self, changes: Sequence[PendingChange], error: KafkaError | None) -> None:
+        share = self._share
+        assert share is not None
+        for change in changes:
+            if error is None:
+                share.commit(change.transition)
+            else:
+                share.roll_back(change.transition)
+        if error is not None:
+            self._services.counters.failed_writes += 1
+            logger.warning("%r: a change of its state was not written: %s", self, error)
+            if error.code in FENCED:
+                error = fenced(error)
+                if self.failure is None:
+                    self._services.is_over(self, error)
+        for change in changes:
+            change.done(error)
+        if self.failure is None:
+            self._moved()
+
+    def _moved(self) -> None:
+        """React to a change of the window: records may be free for waiting fetches, or nobody needs the window."""
+        share = self._share
+        if share is not None:
+            self._claim.count(self._retained_bytes(share))
+        self._arm()
+        if self._waiting:
+            self.wake()
+        elif self.is_idle:
+            self._services.is_over(self, None)
+
+    def _retained_bytes(self, share: SharePartition) -> int:
+        return SHARE_PARTITION_BYTES + RUN_BYTES * share.run_count
+
+    # ------------------------------------------------------------ the timer
+
+    def _arm(self) -> None:
+        """Set the timer to the earliest end of a lock. A timer that is set earlier stays, and is set anew when it
+        fires."""
+        share = self._share
+        due_ms = None if share is None or self.failure is not None else share.next_expiry_ms()
+        if due_ms is None:
+            return
+        due_ms = max(due_ms, self._retry_at_ms)
+        if self._timer is not None:
+            if self._timer_at_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = due_ms
+        delay_ms = max(0, due_ms - self._services.monotonic_ms())
+        self._timer = self._loop.call_later(delay_ms / 1000, self._expire)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self._timer = None
+        share = self._share
+        if share is None or self.failure is not None:
+            return
+        share.limits = self._services.settings(self.key.group_id).limits
+        now_ms = self._services.monotonic_ms()
+        if now_ms >= self._retry_at_ms:
+            transition = share.expire(now_ms)
+            ended = sum(last + 1 - first for first, last in transition.spans)
+            self._submit(transition, partial(self._expired, ended))
+            self.wake()
+        self._arm()
+
+    def _expired(self, ended: int, error: KafkaError | None) -> None:
+        if error is None:
+            self._backoff_ms = _BACKOFF_MS
+            self._services.counters.lock_ends += ended
+            return
+        # The locks end again after a pause.
+        self._retry_at_ms = self._services.monotonic_ms() + self._backoff_ms
+        self._backoff_ms = min(2 * self._backoff_ms, _BACKOFF_MAX_MS)
+
+
+def fenced(error: KafkaError) -> KafkaError:
+    """Return the error for clients of a share partition whose durable state is newer: they ask for the leader."""
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+
+
+def _complete_after(share: SharePartition, start_offset: int, batches: Sequence[StateBatch]) -> int:
+    """Return the number of finished offsets from the start offset on, once these batches are durable."""
+    finishing = sum(
+        batch.last + 1 - batch.first for batch in batches if batch.state is not DurableState.AVAILABLE
+    )
+    return share.delivery_complete_count + finishing - max(0, start_offset - share.start_offset)

@@ -1,0 +1,136 @@
+"""Share groups with a stock share consumer (librdkafka): each record is taken, acknowledged, and survives leaders."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.cluster import RunningCluster, running_cluster
+from tests.integration.conftest import create
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+DEADLINE_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    settings = {"share.coordinator.state.topic.num.partitions": "3"}
+    folder = tmp_path_factory.mktemp("queues")
+    with running_cluster(folder, quorum=1, brokers=3, settings=settings) as cluster:
+        yield cluster
+
+
+def from_the_beginning(cluster: RunningCluster, group: str, **settings: str) -> str:
+    """Set the settings of a share group, and return its name."""
+    values = {"share.auto.offset.reset": "earliest"} | {
+        name.replace("__", "."): value for name, value in settings.items()
+    }
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in values.items()
+    ]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(60)
+    return group
+
+
+def produce(cluster: RunningCluster, topic: str, count: int) -> set[bytes]:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    values = {b"task %d" % number for number in range(count)}
+    for number, value in enumerate(sorted(values)):
+        producer.produce(topic, value, partition=number % 3)
+    assert producer.flush(60) == 0
+    return values
+
+
+def consumer(cluster: RunningCluster, group: str, topic: str, mode: str) -> ShareConsumer:
+    found = ShareConsumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": group, "share.acknowledgement.mode": mode}
+    )
+    found.subscribe([topic])
+    return found
+
+
+def poll(consumer: ShareConsumer, done: Callable[[], bool], taken: Callable[[object], None]) -> None:
+    """Poll until `done`, and pass each record to `taken`."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < deadline, "the records do not arrive"
+        for record in consumer.poll(1.0) or ():
+            assert record.error() is None, record.error()
+            taken(record)
+
+
+def test_each_record_is_accepted_once(cluster: RunningCluster) -> None:
+    topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
+    group = from_the_beginning(cluster, "accept")
+    values = produce(cluster, topic, 900)
+    seen: Counter[bytes] = Counter()
+    with consumer(cluster, group, topic, "implicit") as first:
+        poll(first, lambda: len(seen) == len(values), lambda record: seen.update([record.value()]))
+        first.commit_sync()
+    assert set(seen) == values
+    assert max(seen.values()) == 1
+    more = produce(cluster, topic, 3)
+    with consumer(cluster, group, topic, "implicit") as second:
+        again: list[bytes] = []
+        poll(second, lambda: len(again) >= 3, lambda record: again.append(record.value()))
+    assert set(again) == more, "accepted records do not return"
+
+
+def test_released_records_return_and_rejected_ones_do_not(cluster: RunningCluster) -> None:
+    topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
+    group = from_the_beginning(cluster, "release")
+    produce(cluster, topic, 30)
+    seen: Counter[bytes] = Counter()
+    accepted: set[bytes] = set()
+    with consumer(cluster, group, topic, "explicit") as member:
+
+        def taken(record: object) -> None:
+            value = record.value()  # type: ignore[attr-defined]
+            seen[value] += 1
+            number = int(value.split()[1])
+            if number % 3 == 0:
+                kind = AcknowledgeType.REJECT
+            elif seen[value] == 1:
+                kind = AcknowledgeType.RELEASE
+            else:
+                kind = AcknowledgeType.ACCEPT
+                accepted.add(value)
+            member.acknowledge(record, kind)
+
+        poll(member, lambda: len(accepted) == 20, taken)
+        member.commit_sync()
+    assert {value for value, times in seen.items() if times == 1} == {
+        b"task %d" % number for number in range(0, 30, 3)
+    }
+
+
+def test_records_survive_the_leader_of_their_partition(cluster: RunningCluster) -> None:
+    topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
+    group = from_the_beginning(cluster, "failover")
+    values = produce(cluster, topic, 300)
+    accepted: set[bytes] = set()
+    with consumer(cluster, group, topic, "explicit") as member:
+
+        def taken(record: object) -> None:
+            member.acknowledge(record, AcknowledgeType.ACCEPT)
+            accepted.add(record.value())  # type: ignore[attr-defined]
+
+        poll(member, lambda: len(accepted) >= 1, taken)
+        member.commit_sync()
+        first = cluster.leader(topic, 0)
+        cluster.broker(first).kill9()
+        values |= produce(cluster, topic, 400)
+        poll(member, lambda: accepted >= values, taken)
+        member.commit_sync()
+        cluster.broker(first).restart()
+    assert accepted == values
