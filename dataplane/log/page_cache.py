@@ -18,8 +18,14 @@ _DEVICES: Final = Path("/sys/dev/block")
 _MOUNTED: Final = Path("/sys/fs")
 _KNOWN: Final = {"ext4": "ext4", "xfs": "XFS"}
 """Local file systems, by the folder in `/sys/fs` in which the kernel has a folder for each mounted one."""
+_ERRORS: Final = "errors_count"
+"""The file in an ext4 folder of `/sys/fs` with the number of errors that the file system has met. XFS has no such file:
+it refuses everything after an error until it is mounted again."""
 _WAIT_BEFORE: Final = 1
 """The flag of `sync_file_range` that waits for pages on their way to the disk, and begins no others."""
+_FIRST_PAGE: Final = 0, 1
+"""The position and size of the range in which it waits. The call reports refused pages of the whole file. A page that
+is on its way now and refused later is reported to the next flush."""
 
 
 class UnknownPageCache(Exception):
@@ -36,6 +42,9 @@ class PageCache(NamedTuple):
     superblock: int
     """The inode of the folder that the kernel made in `/sys/fs` when the file system was mounted. The kernel does not
     use the number again, and all containers see the same one."""
+    errors: int
+    """The number of errors that the file system has counted. After an error it may be read-only, so that a broker cannot
+    remove its note."""
     folder: int
     """The inode of the folder itself, which differs in a copy."""
 
@@ -52,28 +61,35 @@ def page_cache_of(folder: Path) -> PageCache:
         raise UnknownPageCache(f"the kernel's boot id cannot be read ({error})") from None
     if not boot:
         raise UnknownPageCache(f"{_BOOT_ID} is empty")
-    return PageCache(boot, status.st_dev, _superblock(folder, status.st_dev), status.st_ino)
+    return PageCache(boot, status.st_dev, *_file_system(folder, status.st_dev), status.st_ino)
 
 
-def _superblock(folder: Path, device: int) -> int:
-    """Return the number of a mounted file system. Raises UnknownPageCache."""
+def _file_system(folder: Path, device: int) -> tuple[int, int]:
+    """Return the number of a mounted file system, and the number of its errors. Raises UnknownPageCache."""
     try:
         link = os.readlink(_DEVICES / f"{os.major(device)}:{os.minor(device)}")
     except OSError:
         link = ""  # A file system without a disk of its own, such as NFS and overlay.
     name = os.path.basename(link)
     for kind in _KNOWN if name else ():
+        mounted = _MOUNTED / kind / name
         try:
-            return os.stat(_MOUNTED / kind / name).st_ino
-        except OSError:
+            return os.stat(mounted).st_ino, _errors(mounted)
+        except (OSError, ValueError):
             continue
     known = " or ".join(_KNOWN.values())
     raise UnknownPageCache(f"the file system of {folder} is not known to be {known}")
 
 
+def _errors(mounted: Path) -> int:
+    try:
+        return int((mounted / _ERRORS).read_text())
+    except FileNotFoundError:
+        return 0
+
+
 def check_writes(fd: int) -> None:
-    """Raise OSError if the disk has refused pages of an open file, and no flush of the file has reported that. Waits
-    for pages that are on their way to the disk."""
+    """Raise OSError if the disk has refused pages of an open file, and no flush of the file has reported that."""
     wait = _wait_for_writes()
     assert wait is not None, "it is not supported"
     wait(fd)
@@ -89,7 +105,7 @@ def _wait_for_writes() -> Callable[[int], None] | None:
     function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
     def wait(fd: int) -> None:
-        if function(fd, 0, 0, _WAIT_BEFORE):
+        if function(fd, *_FIRST_PAGE, _WAIT_BEFORE):
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
 

@@ -64,7 +64,7 @@ class PageCacheNote:
         if noted.boot != now.boot:
             return "the machine has restarted since"
         if noted != now:
-            return "its file system was mounted again since, or the folder was copied"
+            return "its file system was mounted again since or met an error, or the folder was copied"
         return None
 
     def write(self) -> None:

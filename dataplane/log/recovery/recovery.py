@@ -7,9 +7,9 @@ is not whole, or whose leader epoch other batches contradict. Damage below the r
 repaired silently: those records had been flushed, so they may have been acknowledged, and another replica has them.
 
 If only the process died, the page cache still has all that was written, and only the last write may be short. Then the
-headers alone are read, and the CRC is checked of the last batch below the recovery point and of the last batches of
-each segment. A log in which anything is not as it was written is recovered once more, by all of its bytes. Both
-recoveries find the same state, and neither raises the recovery point.
+headers alone are read. The CRC is checked of the last batch below the recovery point, of control batches, and of the
+last batches of each segment. A log in which anything is not as it was written is recovered once more, by all of its
+bytes. Both recoveries find the same state, and neither raises the recovery point.
 """
 
 from __future__ import annotations

@@ -6,7 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 
 from ....protocol.checksum import crc32c
-from ....protocol.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
+from ....protocol.records.record_batch import (
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    parse_header,
+)
 from ..leader_epochs import LeaderEpochs
 from ..storage_errors import BrokenBatch
 
@@ -37,10 +44,11 @@ def walk_file(
 
     Sizes, magic and the order of offsets (from `next_offset`) are checked for all batches. The CRC is checked for
     batches from offset `verify_from` on and for the batch that ends there (None: for no batch). Of batches that begin
-    at `verify_from` or later, those that end at byte `bodies_trusted_to` or before are exempt. The CRC does not cover
-    base offset, length, leader epoch and magic. With `contiguous`, which is right for logs that were never compacted,
-    each batch must start where the batch before ended. No batch may reach beyond `upto`, where the log continues. All
-    batches must have the epochs that `epochs`, if given, has for their offsets.
+    at `verify_from` or later, those that end at byte `bodies_trusted_to` or before are exempt, but for control batches,
+    whose body the log reads. The CRC does not cover base offset, length, leader epoch and magic. With `contiguous`,
+    which is right for logs that were never compacted, each batch must start where the batch before ended. No batch may
+    reach beyond `upto`, where the log continues. All batches must have the epochs that `epochs`, if given, has for
+    their offsets.
 
     At most `chunk` bytes are read at a time, by `read` (`os.pread` if it is None).
 
@@ -74,7 +82,11 @@ def walk_file(
         if (
             verify_from is not None
             and header.next_offset >= verify_from
-            and (header.base_offset < verify_from or position + size > bodies_trusted_to)
+            and (
+                header.base_offset < verify_from
+                or position + size > bodies_trusted_to
+                or header.attributes & CONTROL_FLAG
+            )
         ):
             computed = _file_crc(fd, position, size, held, within)
             if computed != header.crc:

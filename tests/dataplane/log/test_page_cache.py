@@ -34,6 +34,9 @@ class System:
     def mount(self, kind: str) -> None:
         (self.mounted / kind / "dm-3").mkdir()
 
+    def count_errors(self, text: str) -> None:
+        (self.mounted / "ext4" / "dm-3" / "errors_count").write_text(text)
+
     def unmount(self, kind: str) -> None:
         # The name stays until the test ends, so that the next mount gets another inode.
         (self.mounted / kind / "dm-3").rename(self.mounted / f"unmounted-{len(os.listdir(self.mounted))}")
@@ -59,6 +62,17 @@ def test_it_stays_the_same_until_the_machine_restarts_or_the_disk_is_mounted_aga
     system.unmount(kind)
     system.mount(kind)
     assert page_cache_of(system.data) != first
+
+
+def test_it_differs_once_the_file_system_has_met_an_error(system: System) -> None:
+    system.mount("ext4")
+    system.count_errors("0\n")
+    first = page_cache_of(system.data)
+    system.count_errors("1\n")
+    assert page_cache_of(system.data) != first
+    system.count_errors("?")
+    with pytest.raises(UnknownPageCache):
+        page_cache_of(system.data)
 
 
 def test_a_copy_of_the_folder_has_another_one(system: System, tmp_path: Path) -> None:

@@ -233,6 +233,29 @@ def test_a_log_with_anything_odd_is_checked_as_a_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_tail")
+def test_markers_are_read_whole(tmp_path: Path) -> None:
+    """Their bodies end transactions, so a damaged body must not be used."""
+    log = _open(tmp_path / "t-0")
+    fields = {"producer": (7, 0, 0), "attributes": TRANSACTIONAL}
+    log.produced.append(memoryview(make_batch(payload=b"x" * 100, **fields)), 1, NOW)  # type: ignore[arg-type]
+    append_marker(log, 7, 0, commit=False, number=1, commit_index=1, leader_epoch=1, now_ms=NOW)
+    path, size = log.segments[0].path, log.size
+    for _ in range(6):
+        log.produced.append(memoryview(make_batch(payload=b"x" * 100)), 1, NOW)
+    log.close(clean=False)
+    whole = path.read_bytes()
+    for position in range(size - 17, size):
+        data = bytearray(whole)
+        data[position] ^= 1
+        path.write_bytes(data)
+        found = [
+            _recovered(tmp_path / "t-0", recovery_point=0, log_start=0, only_process_died=died)
+            for died in (False, True)
+        ]
+        assert found[0] == found[1], position
+
+
+@pytest.mark.usefixtures("small_tail")
 def test_a_log_of_which_the_disk_has_refused_a_page_is_checked_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

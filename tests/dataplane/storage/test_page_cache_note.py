@@ -26,14 +26,14 @@ class Machine:
     """A machine whose page cache has a known identity."""
 
     def __init__(self) -> None:
-        self.boot, self.superblock = "first", 1
+        self.boot, self.superblock, self.errors = "first", 1, 0
         self.is_known = True
 
     def page_cache_of(self, folder: Path) -> PageCache:
         if not self.is_known:
             raise UnknownPageCache("the file system is not known")
         status = os.stat(folder)
-        return PageCache(self.boot, status.st_dev, self.superblock, status.st_ino)
+        return PageCache(self.boot, status.st_dev, self.superblock, self.errors, status.st_ino)
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +73,8 @@ def test_after_a_kill_headers_are_read_and_after_a_restart_of_the_machine_everyt
     assert HEADERS in _told(tmp_path, caplog)
     machine.superblock = 2
     assert "its file system was mounted again since" in _told(tmp_path, caplog)
+    machine.errors = 1
+    assert "met an error" in _told(tmp_path, caplog)
 
 
 def test_a_clean_stop_says_nothing_and_leaves_the_note(

@@ -348,7 +348,7 @@ class VirtualDisk:
     def page_cache(self, inode: Inode) -> PageCache:
         """Return the identity of the page cache behind a folder. The disk is never detached."""
         host = self._owner()
-        return PageCache(host.boot if host else "", self.device, 1, inode.number)
+        return PageCache(host.boot if host else "", self.device, 1, 0, inode.number)
 
     def check_writes(self, inode: Inode) -> None:
         """Raise OSError if the disk has refused a write of a file, and no sync of the file has reported that."""
