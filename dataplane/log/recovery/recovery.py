@@ -17,13 +17,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.records.record_batch import CONTROL_FLAG, NO_PRODUCER_ID
-from .. import page_cache
 from ..checkpoints import LEADER_EPOCHS, read_leader_epochs
 from ..config import OFFSETS_MAX, LogConfig
 from ..durable_files import TEMPORARY_SUFFIX
@@ -31,7 +29,6 @@ from ..leader_epochs import LeaderEpochs
 from ..producers.producer_loading import load_producers, rebuild_transaction_indexes
 from ..producers.producer_snapshot import snapshot_offsets_among
 from ..producers.producer_state import ProducerStates
-from ..segments.batch_walk import SCAN_CHUNK, reading_few, walk_file
 from ..segments.descriptors import FileCache
 from ..segments.gaps import GAPS_MARK, has_gaps, noted_gaps
 from ..segments.segment import (
@@ -46,12 +43,10 @@ from ..segments.segment_swap import are_unfinished, finish_swaps
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .clean_log_state import CleanLogState
 from .recovered_epochs import EpochFell, RecoveredEpochs
+from .segment_scan import Findings, NotAsWritten, Scan, rebuild
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFTOVERS = (DOOMED_SUFFIX, TEMPORARY_SUFFIX)
-_TAIL_BYTES = 64 * 1024
-"""The bytes at a segment's end whose batches are read whole in any case, since the last write may have been cut short.
-"""
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +236,7 @@ def _load_inactive(segment: Segment, request: OpenRequest, names: Collection[str
         logger.warning("rebuilding the indexes of %s", segment.path)
         segment.offset_index.hold_back()
         segment.time_index.hold_back()
-        _, broken = _rebuild(segment, segment.base_offset, request, None)
+        _, broken = rebuild(_scan_of(segment, segment.base_offset, request), None)
         if broken is not None:
             raise damage(segment.path, broken.position, broken.reason) from broken
         segment.replace_indexes()
@@ -289,37 +284,23 @@ def _load_clean(segments: list[Segment], request: OpenRequest, names: Collection
         return None
 
 
-class _NotAsWritten(Exception):
-    """The error for a file that is not as the dead process wrote it, so that its bodies are not trusted. The message
-    has the reason."""
-
-
-@dataclass(slots=True)
-class _Findings:
-    """The leader epochs that a recovery has found, and the segments in which it has found no batch of a producer with
-    an id."""
-
-    epochs: RecoveredEpochs
-    without_producers: set[Segment] = field(default_factory=set)
-
-
 def _recovered(
     segments: list[Segment],
     request: OpenRequest,
     names: Collection[str],
     epochs: LeaderEpochs,
     gaps: Mapping[int, int | None],
-) -> tuple[list[Segment], int, _Findings]:
+) -> tuple[list[Segment], int, Findings]:
     """Check and repair the log above the recovery point. Returns the segments that remain, the log end offset and the
     findings."""
     if request.only_process_died:
-        findings = _Findings(RecoveredEpochs(epochs.copy(), request.recovery_point))
+        findings = Findings(RecoveredEpochs(epochs.copy(), request.recovery_point))
         try:
             return *_recover(segments, request, names, findings, gaps, trusts_bodies=True), findings
-        except _NotAsWritten as reason:
+        except NotAsWritten as reason:
             logger.warning("%s: reading all records above the recovery point: %s", request.directory, reason)
             segments = [_untouched(segment, request) for segment in segments]
-    findings = _Findings(RecoveredEpochs(epochs, request.recovery_point))
+    findings = Findings(RecoveredEpochs(epochs, request.recovery_point))
     return *_recover(segments, request, names, findings, gaps, trusts_bodies=False), findings
 
 
@@ -335,13 +316,13 @@ def _recover(
     segments: list[Segment],
     request: OpenRequest,
     names: Collection[str],
-    findings: _Findings,
+    findings: Findings,
     gaps: Mapping[int, int | None],
     *,
     trusts_bodies: bool,
 ) -> tuple[list[Segment], int]:
     """Check and repair the log above the recovery point. Returns the segments that remain and the log end offset. With
-    `trusts_bodies` nothing is repaired: _NotAsWritten is raised if there is anything to repair.
+    `trusts_bodies` nothing is repaired: NotAsWritten is raised if there is anything to repair.
 
     The segment that ends at the recovery point was flushed as the last one, so its log is durable, but its indexes may
     not be.
@@ -359,7 +340,7 @@ def _recover(
         segment = segments[number]
         if segment.base_offset != next_offset and segment.base_offset not in gaps:
             if trusts_bodies:
-                raise _NotAsWritten(f"{segment.path.name} does not continue the log at offset {next_offset}")
+                raise NotAsWritten(f"{segment.path.name} does not continue the log at offset {next_offset}")
             if next_offset >= point:
                 return _drop_from(segments, number), next_offset
             if request.contiguous:
@@ -367,10 +348,11 @@ def _recover(
                     segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
                 )
         upto = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        next_offset, broken = _rebuild(segment, point, request, findings, upto, trusts_bodies=trusts_bodies)
+        scan = _scan_of(segment, point, request, upto, trusts_bodies=trusts_bodies)
+        next_offset, broken = rebuild(scan, findings)
         if broken is not None:
             if trusts_bodies:
-                raise _NotAsWritten(f"{segment.path.name} at byte {broken.position}: {broken.reason}")
+                raise NotAsWritten(f"{segment.path.name} at byte {broken.position}: {broken.reason}")
             if next_offset < point:
                 raise damage(segment.path, broken.position, broken.reason) from broken
             if isinstance(broken, EpochFell) and point <= broken.since < next_offset:
@@ -386,6 +368,25 @@ def _recover(
         if number + 1 < len(segments):
             segment.finish()
     return segments, next_offset
+
+
+def _scan_of(
+    segment: Segment,
+    verify_from: int,
+    request: OpenRequest,
+    upto: int | None = None,
+    *,
+    trusts_bodies: bool = False,
+) -> Scan:
+    """Return the scan of a segment, which ends before offset `upto`, where the next segment begins."""
+    return Scan(
+        segment,
+        verify_from,
+        segment.base_offset + OFFSETS_MAX if upto is None else upto,
+        request.config.index_interval_bytes,
+        contiguous=request.contiguous,
+        trusts_bodies=trusts_bodies,
+    )
 
 
 def _end_behind_gap(
@@ -429,69 +430,3 @@ def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
         for path in segment.doom():
             path.unlink(missing_ok=True)
     return segments[:number]
-
-
-def _rebuild(
-    segment: Segment,
-    verify_from: int,
-    request: OpenRequest,
-    findings: _Findings | None,
-    upto: int | None = None,
-    *,
-    trusts_bodies: bool = False,
-) -> tuple[int, BrokenBatch | None]:
-    """Rebuild the indexes of a segment. Returns the offset after its last good batch, and the fault that stopped the
-    scan before the segment's end, or None.
-
-    A batch is also faulty if it reaches beyond `upto`, where the next segment begins, or beyond the range of indexes.
-    With `trusts_bodies` only the batches at the segment's end are read whole. Raises _NotAsWritten then if the disk has
-    refused a page of the segment.
-    """
-    segment.offset_index.reset()
-    segment.time_index.reset()
-    segment.transaction_index.reset()
-    next_offset, has_producers = segment.base_offset, False
-    epochs = None if findings is None else findings.epochs
-    descriptor = segment.descriptor()
-    try:
-        if trusts_bodies:
-            _check_pages(descriptor.fd)
-        for position, header in walk_file(
-            descriptor.fd,
-            0,
-            segment.size,
-            next_offset=next_offset,
-            contiguous=request.contiguous,
-            upto=segment.base_offset + OFFSETS_MAX if upto is None else upto,
-            verify_from=verify_from,
-            bodies_trusted_to=segment.size - _TAIL_BYTES if trusts_bodies else 0,
-            chunk=SCAN_CHUNK,
-            read=reading_few() if trusts_bodies else None,
-        ):
-            if epochs is not None:
-                epochs.take(header, position)
-            if header.producer_id != NO_PRODUCER_ID:
-                has_producers = True
-            segment.note_batch(header, header.last_offset, position, request.config.index_interval_bytes)
-            if header.attributes & CONTROL_FLAG:
-                segment.transaction_index.is_incomplete = True
-            next_offset = header.next_offset
-    except BrokenBatch as broken:
-        return next_offset, broken
-    except OSError as error:
-        raise disk_error("read", segment.path, error) from error
-    finally:
-        descriptor.release()
-    if findings is not None and not has_producers:
-        findings.without_producers.add(segment)
-    return next_offset, None
-
-
-def _check_pages(fd: int) -> None:
-    """Raise _NotAsWritten if the disk has refused a page of this file since it was flushed. The cached pages are
-    dropped then, as after a failed flush: the kernel counts a refused page as written."""
-    try:
-        page_cache.check_writes(fd)
-    except OSError as error:
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        raise _NotAsWritten(f"the disk has refused writes: {error.strerror}") from error

@@ -20,6 +20,9 @@ from ..storage_errors import BrokenBatch
 LOOKUP_CHUNK = 8 * 1024
 SCAN_CHUNK = 256 * 1024
 _CACHED_CHUNK = 4 * 1024
+_FAR = 32 * 1024
+"""The bytes between headers from which on each header is read alone. A disk that takes 3,000 requests a second reads
+them as fast as one that reads 100 MB a second reads all."""
 _CRC_COVERS_FROM = 21
 
 Read = Callable[[int, int, int], bytes | bytearray]
@@ -114,15 +117,24 @@ def _structural_fault(
 
 
 def reading_few() -> Read:
-    """Return a function that reads a piece for a walk over headers alone: the first few bytes if the page cache has
-    them. Otherwise it reads all bytes, since a disk reads a piece as fast as the headers in it. The result holds until
-    the next call. Raises OSError.
+    """Return a function that reads a piece for a walk over headers alone: its first few bytes.
+
+    If the page cache does not have these, and headers are close together, it reads the whole piece. A disk does that
+    faster than it reads each header. The result holds until the next call. Raises OSError.
     """
     few = bytearray(_CACHED_CHUNK)
     buffers = [few]
+    before = -_FAR
 
     def read(fd: int, size: int, position: int) -> bytes | bytearray:
-        if size > _CACHED_CHUNK:
+        nonlocal before
+        distance, before = position - before, position
+        if size <= _CACHED_CHUNK:
+            return os.pread(fd, size, position)
+        if distance >= _FAR:
+            if os.preadv(fd, buffers, position) == _CACHED_CHUNK:
+                return few
+        else:
             try:
                 if os.preadv(fd, buffers, position, os.RWF_NOWAIT) == _CACHED_CHUNK:
                     return few

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.log import LogConfig, PartitionLog, page_cache
 from ottla.dataplane.log.composed import append_marker
 from ottla.dataplane.log.producers.producer_snapshot import encode_snapshot
-from ottla.dataplane.log.recovery import recovery
+from ottla.dataplane.log.recovery import segment_scan
 from ottla.protocol.errors import KafkaError
 from tests.dataplane.log.batches import make_batch
 
@@ -156,7 +156,7 @@ def _recovered(folder: Path, *, recovery_point: int, log_start: int, only_proces
 
 @pytest.fixture
 def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "_TAIL_BYTES", _SMALL_TAIL)
+    monkeypatch.setattr(segment_scan, "_TAIL_BYTES", _SMALL_TAIL)
 
 
 @settings(max_examples=150, deadline=None)
@@ -189,12 +189,58 @@ def test_both_recoveries_find_the_same_state_of_a_log_whose_last_write_was_cut_a
             if fills:
                 file.truncate(size)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recovery, "_TAIL_BYTES", 1)  # Only the last batch is read whole.
+        patch.setattr(segment_scan, "_TAIL_BYTES", 1)  # Only the last batch is read whole.
         found = [
             _recovered(folder, recovery_point=recovery_point, log_start=log_start, only_process_died=died)
             for died in (False, True)
         ]
     assert found[0] == found[1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), place=st.floats(0, 1), bit=st.none() | st.integers(0, 7))
+def test_headers_that_are_skimmed_tell_as_much_as_headers_that_are_read(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, place: float, bit: int | None
+) -> None:
+    """A bit of the file may be damaged."""
+    chance = random.Random(seed)
+    folder = tmp_path_factory.mktemp("log") / "t-0"
+    writer = _Writer(chance, folder)
+    for _ in range(chance.randint(1, 60)):
+        writer.write()
+    writer.log.close(clean=False)
+    path = chance.choice(writer.log.segments).path
+    data = bytearray(path.read_bytes())
+    if bit is not None and data:
+        data[round(place * (len(data) - 1))] ^= 1 << bit
+        path.write_bytes(data)
+    found = []
+    for skim in (segment_scan.skim, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(segment_scan, "_TAIL_BYTES", 1)
+            patch.setattr(segment_scan, "skim", skim)
+            found.append(_recovered(folder, recovery_point=0, log_start=0, only_process_died=True))
+    assert found[0] == found[1]
+
+
+@pytest.mark.skipif(segment_scan.skim is None, reason="the extension is not built")
+def test_most_batches_are_skimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _open(tmp_path / "t-0")
+    monkeypatch.setattr(segment_scan, "_TAIL_BYTES", 1)
+    for number in range(10):
+        log.produced.append(memoryview(make_batch(payload=b"x" * 10, timestamp=NOW + number)), 1, NOW)
+    log.close(clean=False)
+    noted: list[int] = []
+    note = segment_scan.Scan.note
+    monkeypatch.setattr(
+        segment_scan.Scan,
+        "note",
+        lambda scan, header: (noted.append(header.base_offset), note(scan, header)),
+    )
+    log = _open(tmp_path / "t-0", only_process_died=True)
+    assert noted == [0, 9], "the first and the last"
+    assert log.log_end_offset == 10
+    log.close(clean=False)
 
 
 @pytest.mark.usefixtures("small_tail")

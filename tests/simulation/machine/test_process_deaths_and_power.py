@@ -18,7 +18,7 @@ import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog, page_cache
 from ottla.dataplane.log.durable_files import write_atomically
-from ottla.dataplane.log.recovery import recovery
+from ottla.dataplane.log.recovery import recovery, segment_scan
 from ottla.dataplane.storage import page_cache_note
 from ottla.dataplane.storage.directory import LogDirectory
 from ottla.dataplane.storage.page_cache_note import PageCacheNote
@@ -38,7 +38,7 @@ _take, _write_note = PageCacheNote.take, PageCacheNote.write
 @pytest.fixture(autouse=True)
 def short_tail() -> Iterator[None]:
     """Let recovery read only the last batch of each segment whole, since the segments are small."""
-    with patch.object(recovery, "_TAIL_BYTES", 1):
+    with patch.object(segment_scan, "_TAIL_BYTES", 1):
         yield
 
 
@@ -263,7 +263,7 @@ def _noted_before_recovery() -> AbstractContextManager[object]:
 
 
 def _tail_is_not_checked() -> AbstractContextManager[object]:
-    return patch.object(recovery, "_TAIL_BYTES", 0)
+    return patch.object(segment_scan, "_TAIL_BYTES", 0)
 
 
 def _note_stays_after_a_refused_flush() -> AbstractContextManager[object]:
