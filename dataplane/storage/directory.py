@@ -32,6 +32,7 @@ from .folder_claim import claim_folder
 from .log_closing import close_logs
 from .meta_properties import MetaProperties
 from .page_cache_note import PageCacheNote
+from .random_reads import are_quick
 
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
@@ -40,6 +41,9 @@ STRAY_SUFFIX = "-stray"
 _NAME_MAX = 255
 _MANY = 1_000
 """The number of logs from which their objects are frozen, so that the garbage collector does not scan them."""
+_HEADER_READERS = 16
+"""Threads that read headers after the death of a process, unless the disk is slow at random places. Each waits for the
+disk most of the time."""
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _FUTURE_FOLDER = re.compile(_PARTITION_FOLDER.pattern + r"\.[0-9a-f]{32}" + FUTURE_SUFFIX)
 
@@ -121,6 +125,9 @@ class LogDirectory:
         clean = self.last_clean_broker_epoch is not None
         if found and not clean:
             self._tell_recovery(machine_died)
+        reads_headers = machine_died is None and not clean
+        if reads_headers and threads < _HEADER_READERS and are_quick(list(found.values())):
+            threads = _HEADER_READERS
 
         def open_one(key: TopicPartition, folder: Path) -> None:
             topic_id: bytes | None = None
