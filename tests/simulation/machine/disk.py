@@ -58,6 +58,8 @@ class VirtualDisk:
         self.capacity_bytes: int | None = None
         #: errno of every write (and change of names), or read, or sync from now on; None: they succeed
         self.failing_writes: int | None = None
+        #: number of errors that the file system counts
+        self.errors = 0
         self.failing_reads: int | None = None
         self.failing_syncs: int | None = None
         #: how long a sync takes, from and to
@@ -348,7 +350,7 @@ class VirtualDisk:
     def page_cache(self, inode: Inode) -> PageCache:
         """Return the identity of the page cache behind a folder. The disk is never detached."""
         host = self._owner()
-        return PageCache(host.boot if host else "", self.device, 1, 0, inode.number)
+        return PageCache(host.boot if host else "", self.device, 1, self.errors, inode.number)
 
     def check_writes(self, inode: Inode) -> None:
         """Raise OSError if the disk has refused a write of a file, and no sync of the file has reported that."""

@@ -6,6 +6,7 @@ safeguard, and one of the scenes finds it.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -153,13 +154,16 @@ def _the_last_write_is_cut_short(room: Room) -> Found:
     return _found(room)
 
 
-def _the_disk_refuses_a_page(room: Room, *, flushes: bool) -> Found:
+def _the_disk_refuses_a_page(room: Room, *, flushes: bool, becomes_read_only: bool = False) -> Found:
     """The disk refuses a page of each log, and the broker is killed, perhaps after a flush has told it. The page is
-    read again from the disk."""
+    read again from the disk. If the file system becomes read-only, the broker cannot remove its note."""
 
     def refuse() -> None:
         directory = _open()
         _append(directory)
+        if becomes_read_only:
+            room.disk.errors += 1
+            room.disk.failing_writes = errno.EROFS
         for log in directory.logs.values():
             room.disk.refuse_sector(log.segments[0].path, log.size // 2)
             if flushes:
@@ -167,6 +171,7 @@ def _the_disk_refuses_a_page(room: Room, *, flushes: bool) -> Found:
                     log.flush()
 
     room.do(refuse)
+    room.disk.failing_writes = None
     for index in range(LOGS):
         fd = os.open(_segment(index), os.O_RDONLY)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -180,6 +185,7 @@ def _segment(index: int) -> Path:
 
 _the_disk_refuses_a_flush = partial(_the_disk_refuses_a_page, flushes=True)
 _the_disk_refuses_a_page_unnoticed = partial(_the_disk_refuses_a_page, flushes=False)
+_the_file_system_becomes_read_only = partial(_the_disk_refuses_a_page, flushes=True, becomes_read_only=True)
 SCENES = [
     _power_is_lost,
     _the_volume_is_used_by_another_host,
@@ -187,6 +193,7 @@ SCENES = [
     _the_last_write_is_cut_short,
     _the_disk_refuses_a_flush,
     _the_disk_refuses_a_page_unnoticed,
+    _the_file_system_becomes_read_only,
 ]
 
 Scene = Callable[[Room], Found]
@@ -214,6 +221,11 @@ def test_no_damaged_batch_is_kept(make_room: Callable[[int], Room], scene: Scene
 def _boot_is_not_compared() -> AbstractContextManager[object]:
     real = page_cache.page_cache_of
     return patch.object(page_cache, "page_cache_of", lambda folder: real(folder)._replace(boot="any"))
+
+
+def _errors_are_not_compared() -> AbstractContextManager[object]:
+    real = page_cache.page_cache_of
+    return patch.object(page_cache, "page_cache_of", lambda folder: real(folder)._replace(errors=0))
 
 
 @contextmanager
@@ -284,6 +296,7 @@ def _refused_pages_are_not_asked_for() -> AbstractContextManager[object]:
         (_tail_is_not_checked, _the_last_write_is_cut_short),
         (_note_stays_after_a_refused_flush, _the_disk_refuses_a_flush),
         (_refused_pages_are_not_asked_for, _the_disk_refuses_a_page_unnoticed),
+        (_errors_are_not_compared, _the_file_system_becomes_read_only),
     ],
 )
 def test_a_missing_safeguard_is_found(
