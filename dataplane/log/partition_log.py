@@ -109,8 +109,10 @@ class PartitionLog:
         log_start_offset: int = 0,
         files: FileCache | None = None,
         settled: CleanLogState | None = None,
+        only_process_died: bool = False,
     ) -> Self:
-        """Open or create the log in `directory`, and recover it after an unclean stop.
+        """Open or create the log in `directory`, and recover it after an unclean stop. With `only_process_died` the
+        page cache still has all that was written, so recovery reads headers alone.
 
         It blocks, unless `settled` is given: the state of these very files that a clean stop recorded. Raises
         KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged in a part that had been flushed.
@@ -125,6 +127,7 @@ class PartitionLog:
                 log_start_offset,
                 now_ms,
                 settled,
+                only_process_died,
             )
         )
 

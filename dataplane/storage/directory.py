@@ -24,13 +24,15 @@ from ..log.config import LogConfig
 from ..log.durable_files import sync_directory
 from ..log.partition_log import PartitionLog
 from ..log.segments.descriptors import FileCache
-from ..log.storage_errors import disk_error, is_unreadable
+from ..log.storage_errors import disk_error, is_unreadable, lacks_resources
 from ..runtime.threads import spread
 from . import clean_shutdown
 from .folder_checkpoints import FolderCheckpoints
 from .folder_claim import claim_folder
 from .log_closing import close_logs
 from .meta_properties import MetaProperties
+from .page_cache_note import PageCacheNote
+from .random_reads import are_quick
 
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
@@ -39,6 +41,9 @@ STRAY_SUFFIX = "-stray"
 _NAME_MAX = 255
 _MANY = 1_000
 """The number of logs from which their objects are frozen, so that the garbage collector does not scan them."""
+_HEADER_READERS = 16
+"""Threads that read headers after the death of a process, unless the disk is slow at random places. Each waits for the
+disk most of the time."""
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _FUTURE_FOLDER = re.compile(_PARTITION_FOLDER.pattern + r"\.[0-9a-f]{32}" + FUTURE_SUFFIX)
 
@@ -86,6 +91,7 @@ class LogDirectory:
         self._left_folders: set[Path] = set()
         # Folders of unused logs that were not flushed and could not be renamed, so that the next start finds them.
         self.checkpoints = FolderCheckpoints(path, self._logs, self.failed)
+        self._page_cache_note = PageCacheNote(path, meta.directory_id)
 
     # Opening
 
@@ -113,9 +119,15 @@ class LogDirectory:
         """
         recovery_points, log_starts = self.checkpoints.read()
         found = self._scan()
+        machine_died = self._page_cache_note.take()
         settled = clean_shutdown.take(self.path, self.meta.directory_id)
         self.last_clean_broker_epoch = take_clean_shutdown(self.path)
         clean = self.last_clean_broker_epoch is not None
+        if found and not clean:
+            self._tell_recovery(machine_died)
+        reads_headers = machine_died is None and not clean
+        if reads_headers and threads < _HEADER_READERS and are_quick(list(found.values())):
+            threads = _HEADER_READERS
 
         def open_one(key: TopicPartition, folder: Path) -> None:
             topic_id: bytes | None = None
@@ -133,6 +145,7 @@ class LogDirectory:
                     now_ms=now_ms,
                     files=self._files,
                     settled=known,
+                    only_process_died=machine_died is None and _is_on_same_device(folder, self.path),
                 )
             except KafkaError as error:
                 logger.error("%s-%d is offline: %s", key[0], key[1], error.message)
@@ -150,6 +163,23 @@ class LogDirectory:
                     raise error
                 # A log that the disk cannot read is damaged for good, unlike a log for which there is no room now.
                 self.failed[key] = KafkaError(error.code, error.message)
+        if not self.failed:
+            self._page_cache_note.write()
+
+    def _tell_recovery(self, machine_died: str | None) -> None:
+        """Log how the logs are recovered after an unclean stop, and why."""
+        if machine_died is None:
+            logger.warning(
+                "data folder %s was not closed cleanly, and the machine has not restarted since: "
+                "of records above the recovery points, only the headers are read",
+                self.path,
+            )
+        else:
+            logger.warning(
+                "data folder %s was not closed cleanly, and %s: all records above the recovery points are read",
+                self.path,
+                machine_died,
+            )
 
     def _scan(self) -> dict[TopicPartition, Path]:
         found: dict[TopicPartition, Path] = {}
@@ -189,6 +219,7 @@ class LogDirectory:
         self._logs[key] = log
 
     def _failed(self, error: KafkaError) -> None:
+        self._page_cache_note.void()
         if self.failure is None:
             self.failure = error
             if self.on_failure is not None:
@@ -200,11 +231,14 @@ class LogDirectory:
 
     def lacks(self, error: KafkaError) -> None:
         """Report that a write to the folder failed for lack of disk space, descriptors or memory."""
+        if lacks_resources(error):
+            self._page_cache_note.void()  # The write may have been a flush, which does not report its failure twice.
         if self.failure is None and self.on_lack is not None:
             self.on_lack(self, error)
 
     def condemn(self, topic: str, partition: int, error: KafkaError) -> None:
         """Close a log that proved to be damaged, and add it to `failed`."""
+        self._page_cache_note.void()
         self.failed[topic, partition] = error
         self._close((topic, partition), self._logs.pop((topic, partition)))
 
@@ -510,6 +544,13 @@ class LogDirectory:
             logger.warning("%s", error.message)
         except OSError as error:
             logger.warning("%s: %s", self.path, error)
+
+
+def _is_on_same_device(folder: Path, other: Path) -> bool:
+    try:
+        return os.stat(folder).st_dev == os.stat(other).st_dev
+    except OSError:
+        return False
 
 
 def _remove(folder: Path) -> None:

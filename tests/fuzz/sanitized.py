@@ -18,6 +18,7 @@ EXTENSIONS = (
     "ottla.protocol.records._record_validation",
     "ottla.protocol.direct_codecs._produce_frames",
     "ottla.dataplane.log.segments._batch_search",
+    "ottla.dataplane.log.recovery._plain_batches",
 )
 PLAYED = ("produce", "batches", "segments")
 

@@ -13,12 +13,15 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
 from cryptography import x509
 
+from ottla.dataplane.log.recovery import segment_scan
 from ottla.dataplane.log.segments import batch_search, batch_search_in_python
+from ottla.dataplane.log.segments.batch_walk import walk_file
 from ottla.dataplane.log.storage_errors import BrokenBatch
 from ottla.dataplane.security.distinguished_names import name_text, subject_name
 from ottla.dataplane.security.oauth.settings import TokenRules
@@ -306,8 +309,21 @@ def play_segment(data: bytes) -> None:
             assert _boundary(batch_search.last_boundary, *where) == _boundary(
                 batch_search_in_python.last_boundary, *where
             )
+        if segment_scan.skim is not None:
+            epoch = int.from_bytes(data[12:16].ljust(4), signed=True)
+            state = segment_scan.skim(fd, 0, len(data), 0, 0, 2**31, epoch, 0, 4096, 0, -1, 0, -1)
+            assert state[0] in _ends(fd, len(data))
     finally:
         os.close(fd)
+
+
+def _ends(fd: int, size: int) -> list[int]:
+    """Return the positions between the batches that a walk in Python finds, from the first one to its end."""
+    ends = [0]
+    with suppress(BrokenBatch):
+        for position, header in walk_file(fd, 0, size, next_offset=0):
+            ends.append(position + header.size)
+    return ends
 
 
 def _boundary(search: Callable[..., tuple[int, int]], *where: int) -> tuple[int, int] | str:

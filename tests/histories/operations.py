@@ -69,7 +69,8 @@ class Send:
     `producer`: an incarnation; a restarted producer has another name. `value`: sent once, unless a copying pipeline
     repeats itself. `sequence_number`: rises with every record that this producer sends to the partition. `error`:
     Kafka's name of the last error. `broker`: the broker that answered. `transaction`: the name of the `Transaction`
-    that contains the send. `key`: only where the topic is compacted.
+    that contains the send. `key`: only where the topic is compacted. `keeps_order`: False if the producer may have let
+    a later record overtake this record, although the send is idempotent.
     """
 
     actor: str
@@ -88,6 +89,7 @@ class Send:
     broker: int | None = None
     transaction: str | None = None
     key: bytes | None = None
+    keeps_order: bool = True
 
     def finish(
         self,

@@ -64,6 +64,12 @@ def sent(
     return send
 
 
+def overtaken(number: int, offset: int) -> Send:
+    send = sent(number, offset)
+    send.keeps_order = False
+    return send
+
+
 def unanswered(number: int, at: float | None = None) -> Send:
     return Send("a", "p", "t", 0, b"v%d" % number, -1, True, number, number if at is None else at)
 
@@ -127,6 +133,10 @@ CLEAN: list[Case] = [
     (
         "an idempotent producer sent one again under another number, which stands behind a later one",
         [sent(0, 2, idempotent=False), sent(1, 1), sent(2, 3)],
+    ),
+    (
+        "a record that its producer let be overtaken",
+        [overtaken(0, 1), sent(1, 0), sent(2, 2), final(b"v1", b"v0", b"v2")],
     ),
     ("nothing at all", []),
     ("everything read", [*THREE, *THREE_READ, Healed(20, 5)]),
@@ -359,6 +369,7 @@ BROKEN: dict[str, list[Case]] = {
         ("acknowledged offsets fall", [sent(0, 1), sent(1, 0)]),
         ("records of unknown outcome change places", [unanswered(0), unanswered(1), final(b"v1", b"v0")]),
         ("one waited for the other", [sent(0, 1, idempotent=False), sent(1, 0, idempotent=False)]),
+        ("behind a record that may be overtaken", [overtaken(0, 3), sent(1, 1), sent(2, 0)]),
     ],
     "PollsOutOfOrder": [
         ("again", [*THREE, polled(0, b"v0"), polled(1, b"v1"), polled(1, b"v1")]),

@@ -6,7 +6,7 @@ Headers contain all of it except for markers, whose record is read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ....protocol.records.record import ControlRecord
@@ -34,9 +34,11 @@ def load_producers(
     next_offset: int,
     config: LogConfig,
     now_ms: int,
+    without_producers: Collection[Segment] = (),
 ) -> ProducerStates:
     """Return the producer state at `next_offset`, where the log ends: the latest snapshot that is not above it, then
-    the batches after it. `snapshots` has the offsets of all snapshots, rising.
+    the batches after it. `snapshots` has the offsets of all snapshots, rising. Segments in `without_producers` are not
+    read, since all their batches are of producers without an id.
 
     Deleted are snapshots above the log end, damaged ones, and those that are neither the newest nor at the base offset
     of a segment. Snapshots above the log end are deleted durably, before the log grows to their offsets again, with
@@ -50,7 +52,7 @@ def load_producers(
     else:
         producers.expire(now_ms, config.producer_id_expiration_ms)
     if start < next_offset:
-        for _, header, marker in _batches_from(segments, start):
+        for _, header, marker in _batches_from(segments, start, without_producers):
             _note(producers, header, marker, now_ms)
     return producers
 
@@ -168,9 +170,12 @@ def ending_at(producers: ProducerStates, offset: int) -> ProducerStates:
 # Batches
 
 
-def _batches_from(segments: Sequence[Segment], offset: int) -> Iterator[_Batch]:
+def _batches_from(
+    segments: Sequence[Segment], offset: int, left_out: Collection[Segment] = ()
+) -> Iterator[_Batch]:
     for number, segment in enumerate(segments):
-        if number + 1 < len(segments) and segments[number + 1].base_offset <= offset:
+        is_below = number + 1 < len(segments) and segments[number + 1].base_offset <= offset
+        if is_below or segment in left_out:
             continue
         found = segment.offset_index.lookup(offset)
         try:

@@ -5,6 +5,11 @@ After a clean stop all files are trusted. Otherwise only records below the recov
 last batch there. From that batch on every batch is read and its CRC checked. The log ends before the first batch that
 is not whole, or whose leader epoch other batches contradict. Damage below the recovery point is an error, never
 repaired silently: those records had been flushed, so they may have been acknowledged, and another replica has them.
+
+If only the process died, the page cache still has all that was written, and only the last write may be short. Then the
+headers alone are read. The CRC is checked of the last batch below the recovery point, of control batches, and of the
+last batches of each segment. A log in which anything is not as it was written is recovered once more, by all of its
+bytes. Both recoveries find the same state, and neither raises the recovery point.
 """
 
 from __future__ import annotations
@@ -17,7 +22,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.records.record_batch import CONTROL_FLAG
 from ..checkpoints import LEADER_EPOCHS, read_leader_epochs
 from ..config import OFFSETS_MAX, LogConfig
 from ..durable_files import TEMPORARY_SUFFIX
@@ -25,7 +29,6 @@ from ..leader_epochs import LeaderEpochs
 from ..producers.producer_loading import load_producers, rebuild_transaction_indexes
 from ..producers.producer_snapshot import snapshot_offsets_among
 from ..producers.producer_state import ProducerStates
-from ..segments.batch_walk import SCAN_CHUNK, walk_file
 from ..segments.descriptors import FileCache
 from ..segments.gaps import GAPS_MARK, has_gaps, noted_gaps
 from ..segments.segment import (
@@ -40,6 +43,7 @@ from ..segments.segment_swap import are_unfinished, finish_swaps
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .clean_log_state import CleanLogState
 from .recovered_epochs import EpochFell, RecoveredEpochs
+from .segment_scan import Findings, NotAsWritten, Scan, rebuild
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFTOVERS = (DOOMED_SUFFIX, TEMPORARY_SUFFIX)
@@ -78,6 +82,8 @@ class OpenRequest:
     now_ms: int
     settled: CleanLogState | None = None
     """The state of these very files that a clean stop recorded."""
+    only_process_died: bool = False
+    """True if the page cache still has all that was written to the folder's files."""
 
     @property
     def contiguous(self) -> bool:
@@ -110,10 +116,11 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         segments[0].open(creates=True)
     next_offset = _load_clean(segments, request, names) if request.clean_shutdown else None
     is_settled = next_offset is not None
+    without_producers: Collection[Segment] = ()
     if next_offset is None:
         gaps = noted_gaps(request.directory)
-        recovered = RecoveredEpochs(epochs, request.recovery_point)
-        segments, next_offset = _recover(segments, request, names, recovered, gaps)
+        segments, next_offset, findings = _recovered(segments, request, names, epochs, gaps)
+        epochs, without_producers = findings.epochs.epochs, findings.without_producers
         next_offset = _end_behind_gap(segments, request, gaps, next_offset)
     _check_end(request, segments, next_offset, epochs)
     rebuild_transaction_indexes(request.directory, segments)
@@ -124,6 +131,7 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         next_offset,
         request.config,
         request.now_ms,
+        without_producers,
     )
     is_named = is_settled and has_segments
     return OpenedLog(segments, next_offset, epochs, producers, GAPS_MARK in names, is_settled, is_named)
@@ -228,7 +236,7 @@ def _load_inactive(segment: Segment, request: OpenRequest, names: Collection[str
         logger.warning("rebuilding the indexes of %s", segment.path)
         segment.offset_index.hold_back()
         segment.time_index.hold_back()
-        _, broken = _rebuild(segment, segment.base_offset, request, None)
+        _, broken = rebuild(_scan_of(segment, segment.base_offset, request), None)
         if broken is not None:
             raise damage(segment.path, broken.position, broken.reason) from broken
         segment.replace_indexes()
@@ -276,14 +284,45 @@ def _load_clean(segments: list[Segment], request: OpenRequest, names: Collection
         return None
 
 
+def _recovered(
+    segments: list[Segment],
+    request: OpenRequest,
+    names: Collection[str],
+    epochs: LeaderEpochs,
+    gaps: Mapping[int, int | None],
+) -> tuple[list[Segment], int, Findings]:
+    """Check and repair the log above the recovery point. Returns the segments that remain, the log end offset and the
+    findings."""
+    if request.only_process_died:
+        findings = Findings(RecoveredEpochs(epochs.copy(), request.recovery_point))
+        try:
+            return *_recover(segments, request, names, findings, gaps, trusts_bodies=True), findings
+        except NotAsWritten as reason:
+            logger.warning("%s: reading all records above the recovery point: %s", request.directory, reason)
+            segments = [_untouched(segment, request) for segment in segments]
+    findings = Findings(RecoveredEpochs(epochs, request.recovery_point))
+    return *_recover(segments, request, names, findings, gaps, trusts_bodies=False), findings
+
+
+def _untouched(segment: Segment, request: OpenRequest) -> Segment:
+    """Return the segment as it was before a recovery began."""
+    segment.close()
+    fresh = _new_segment(request, segment.base_offset)
+    fresh.size = segment.size
+    return fresh
+
+
 def _recover(
     segments: list[Segment],
     request: OpenRequest,
     names: Collection[str],
-    epochs: RecoveredEpochs,
+    findings: Findings,
     gaps: Mapping[int, int | None],
+    *,
+    trusts_bodies: bool,
 ) -> tuple[list[Segment], int]:
-    """Check and repair the log above the recovery point. Returns the segments that remain and the log end offset.
+    """Check and repair the log above the recovery point. Returns the segments that remain and the log end offset. With
+    `trusts_bodies` nothing is repaired: NotAsWritten is raised if there is anything to repair.
 
     The segment that ends at the recovery point was flushed as the last one, so its log is durable, but its indexes may
     not be.
@@ -300,6 +339,8 @@ def _recover(
     for number in range(first, len(segments)):
         segment = segments[number]
         if segment.base_offset != next_offset and segment.base_offset not in gaps:
+            if trusts_bodies:
+                raise NotAsWritten(f"{segment.path.name} does not continue the log at offset {next_offset}")
             if next_offset >= point:
                 return _drop_from(segments, number), next_offset
             if request.contiguous:
@@ -307,12 +348,17 @@ def _recover(
                     segment.path, 0, f"offsets {next_offset} to {segment.base_offset - 1} are missing"
                 )
         upto = segments[number + 1].base_offset if number + 1 < len(segments) else None
-        next_offset, broken = _rebuild(segment, point, request, epochs, upto)
+        scan = _scan_of(segment, point, request, upto, trusts_bodies=trusts_bodies)
+        next_offset, broken = rebuild(scan, findings)
         if broken is not None:
+            if trusts_bodies:
+                raise NotAsWritten(f"{segment.path.name} at byte {broken.position}: {broken.reason}")
             if next_offset < point:
                 raise damage(segment.path, broken.position, broken.reason) from broken
             if isinstance(broken, EpochFell) and point <= broken.since < next_offset:
-                return _drop_epoch(segments[: number + 1], segments[number + 1 :], broken, epochs.epochs)
+                return _drop_epoch(
+                    segments[: number + 1], segments[number + 1 :], broken, findings.epochs.epochs
+                )
             logger.warning(
                 "%s: cut at byte %d of %d, offset %d: %s",
                 segment.path, broken.position, segment.size, next_offset, broken.reason,
@@ -322,6 +368,25 @@ def _recover(
         if number + 1 < len(segments):
             segment.finish()
     return segments, next_offset
+
+
+def _scan_of(
+    segment: Segment,
+    verify_from: int,
+    request: OpenRequest,
+    upto: int | None = None,
+    *,
+    trusts_bodies: bool = False,
+) -> Scan:
+    """Return the scan of a segment, which ends before offset `upto`, where the next segment begins."""
+    return Scan(
+        segment,
+        verify_from,
+        segment.base_offset + OFFSETS_MAX if upto is None else upto,
+        request.config.index_interval_bytes,
+        contiguous=request.contiguous,
+        trusts_bodies=trusts_bodies,
+    )
 
 
 def _end_behind_gap(
@@ -365,46 +430,3 @@ def _drop_from(segments: list[Segment], number: int) -> list[Segment]:
         for path in segment.doom():
             path.unlink(missing_ok=True)
     return segments[:number]
-
-
-def _rebuild(
-    segment: Segment,
-    verify_from: int,
-    request: OpenRequest,
-    epochs: RecoveredEpochs | None,
-    upto: int | None = None,
-) -> tuple[int, BrokenBatch | None]:
-    """Rebuild the indexes of a segment. Returns the offset after its last good batch, and the fault that stopped the
-    scan before the segment's end, or None.
-
-    A batch is also faulty if it reaches beyond `upto`, where the next segment begins, or beyond the range of indexes.
-    """
-    segment.offset_index.reset()
-    segment.time_index.reset()
-    segment.transaction_index.reset()
-    next_offset = segment.base_offset
-    descriptor = segment.descriptor()
-    try:
-        for position, header in walk_file(
-            descriptor.fd,
-            0,
-            segment.size,
-            next_offset=next_offset,
-            contiguous=request.contiguous,
-            upto=segment.base_offset + OFFSETS_MAX if upto is None else upto,
-            verify_from=verify_from,
-            chunk=SCAN_CHUNK,
-        ):
-            if epochs is not None:
-                epochs.take(header, position)
-            segment.note_batch(header, header.last_offset, position, request.config.index_interval_bytes)
-            if header.attributes & CONTROL_FLAG:
-                segment.transaction_index.is_incomplete = True
-            next_offset = header.next_offset
-    except BrokenBatch as broken:
-        return next_offset, broken
-    except OSError as error:
-        raise disk_error("read", segment.path, error) from error
-    finally:
-        descriptor.release()
-    return next_offset, None

@@ -12,7 +12,7 @@ from ....protocol.records.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, 
 from ....protocol.records.record_batch import BatchHeader
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_search import last_boundary
-from .batch_walk import LOOKUP_CHUNK, SCAN_CHUNK, walk_file
+from .batch_walk import LOOKUP_CHUNK, SCAN_CHUNK, reading_few, walk_file
 from .descriptors import FileCache, SharedDescriptor
 from .offset_index import OffsetIndex
 from .time_index import TimeIndex
@@ -212,7 +212,8 @@ class Segment:
     def walk(
         self, start: int, next_offset: int, chunk: int = SCAN_CHUNK
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of the batches from byte `start` to the end; `chunk` bytes are read at a time.
+        """Yield (position, header) of the batches from byte `start` to the end; at most `chunk` bytes are read at a
+        time.
 
         Raises BrokenBatch at bytes that are not a batch. Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -220,7 +221,9 @@ class Segment:
             return
         descriptor = self.descriptor()
         try:
-            yield from walk_file(descriptor.fd, start, self.size, next_offset=next_offset, chunk=chunk)
+            yield from walk_file(
+                descriptor.fd, start, self.size, next_offset=next_offset, chunk=chunk, read=reading_few()
+            )
         except OSError as error:
             raise disk_error("read", self.path, error) from error
         finally:

@@ -103,7 +103,11 @@ class SparseIndex:
     def add(self, first: int, second: int) -> None:
         """Add an entry. Its batch is in the log already, so a disk that takes no more entries now is no failure: they
         stay in memory until the disk takes them."""
-        self._tail += self._entry.pack(first, second)
+        self.extend(self._entry.pack(first, second))
+
+    def extend(self, entries: bytes) -> None:
+        """Add encoded entries, as `add` adds an entry."""
+        self._tail += entries
         if len(self._tail) < self._write_from_bytes:
             return
         try:

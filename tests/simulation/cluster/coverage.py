@@ -22,6 +22,7 @@ from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.produced import ProducedBatches
+from ottla.dataplane.log.recovery import recovery
 from ottla.dataplane.log.segments.segment import Segment
 from ottla.dataplane.log.truncation import Truncation
 from ottla.dataplane.replication.leader import follower_session
@@ -75,6 +76,13 @@ def counting(branches: Counter[str]) -> Iterator[None]:
                 follower_session,
                 "diverges",
                 lambda _arguments, result: "divergence found by a leader" if result else None,
+            ),
+            (
+                recovery,
+                "_recovered",
+                lambda arguments, _: (
+                    f"recovered by {'headers' if arguments[1].only_process_died else 'all bytes'}"
+                ),
             ),
             (Segment, "truncate", lambda _arguments, _result: "segment cut"),
             (

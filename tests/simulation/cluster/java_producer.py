@@ -109,10 +109,10 @@ class JavaProducer:
         partition = self._sequences.partitions[place]
         while not self._ends or partition.numbered or partition.queue:
             self._give_up(place)
-            for connection in await self._led_by(place):
+            for broker, connection in await self._led_by(place):
                 self._sequences.tend()
                 while (batch := self._sequences.next_batch(place)) is not None:
-                    if not self._send(connection, place, batch):
+                    if not self._send(broker, connection, place, batch):
                         break
             await asyncio.sleep(PAUSE_S)
 
@@ -127,18 +127,18 @@ class JavaProducer:
     def _is_expired(self, batch: Batch) -> bool:
         return self._workload.now() >= batch.created_s + DELIVERY_TIMEOUT_MS / 1000
 
-    async def _led_by(self, place: TopicPartition) -> list[Connection]:
-        """Return a list with the connection to the leader, or an empty list."""
+    async def _led_by(self, place: TopicPartition) -> list[tuple[int, Connection]]:
+        """Return a list with the leader's id and the connection to it, or an empty list."""
         leader = self._cluster.metadata.leader(*place)
         with suppress(KafkaError):
             if leader is not None and not self._asks:
-                return [await self._cluster.connection(leader, "produce")]
+                return [(leader, await self._cluster.connection(leader, "produce"))]
         with suppress(KafkaError):
             self._asks = False
             await self._cluster.refresh()
         return []
 
-    def _send(self, connection: Connection, place: TopicPartition, batch: Batch) -> bool:
+    def _send(self, broker: int, connection: Connection, place: TopicPartition, batch: Batch) -> bool:
         """Send a batch, and return whether the connection took it."""
         number = batch.number
         assert number is not None
@@ -159,7 +159,7 @@ class JavaProducer:
             answer = connection.send(request, version=PRODUCE_VERSION, timeout_ms=TIMEOUT_MS)
         except KafkaError:
             return False
-        self._sequences.sent(batch)
+        self._sequences.sent(place, batch, broker)
         answer.add_done_callback(partial(self._answered, place, batch, number))
         return True
 

@@ -19,6 +19,7 @@ from tests.histories.operations import Send
 
 UNDER_WAY_MAX = 5
 NONE_ACKNOWLEDGED = -1
+NO_BROKER = -1
 NOT_APPENDED = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -46,6 +47,8 @@ class Batch:
     timestamp_ms: int
     number: Number | None = None
     under_way: bool = False
+    broker: int = NO_BROKER
+    """The broker to which the batch was last sent."""
     retried: bool = False
     renumbered: bool = False
     """True if the batch was renumbered since it was last sent."""
@@ -125,14 +128,21 @@ class JavaSequences:
         partition.numbered.append(batch)
         return batch
 
-    def sent(self, batch: Batch) -> None:
+    def sent(self, place: TopicPartition, batch: Batch, broker: int) -> None:
         """Note an attempt.
 
         Under a new number Java may append a batch again that it appended under an old one; the cluster makes no promise
-        about that.
+        about that. Nor does it about the order of first batches that Java sends to different brokers at once. A leader
+        that does not know the producer takes any sequence first (KIP-360).
         """
         assert batch.number is not None
-        batch.under_way, batch.renumbered = True, False
+        partition = self.partitions[place]
+        if partition.last_acknowledged == NONE_ACKNOWLEDGED:
+            for earlier in partition.numbered[: partition.numbered.index(batch)]:
+                if earlier.under_way and earlier.broker != broker:
+                    for send in earlier.sends:
+                        send.keeps_order = False
+        batch.under_way, batch.renumbered, batch.broker = True, False, broker
         if batch.in_doubt - {batch.number}:
             for send in batch.sends:
                 send.idempotent = False

@@ -90,6 +90,8 @@ BRANCHES = frozenset(
         "reordered writes",
         "replica offline",
         "segment cut",
+        "recovered by headers",
+        "recovered by all bytes",
         "segments compacted",
         "segments lost",
         "segments retained no longer",

@@ -13,6 +13,8 @@ import posixpath
 from collections import Counter
 from typing import TYPE_CHECKING, NoReturn
 
+from ottla.dataplane.log.page_cache import PageCache
+
 from .host import WALL_START_S
 from .inodes import SECTOR_BYTES, Change, File, Folder, Inode
 
@@ -56,6 +58,8 @@ class VirtualDisk:
         self.capacity_bytes: int | None = None
         #: errno of every write (and change of names), or read, or sync from now on; None: they succeed
         self.failing_writes: int | None = None
+        #: number of errors that the file system counts
+        self.errors = 0
         self.failing_reads: int | None = None
         self.failing_syncs: int | None = None
         #: how long a sync takes, from and to
@@ -113,6 +117,13 @@ class VirtualDisk:
             if position < len(content):
                 content[position] ^= 1 << bit
         self.counts["flipped bits"] += 1
+
+    def refuse_sector(self, path: str | bytes | os.PathLike[str], position: int) -> None:
+        """Write a file back, and lose one sector of it. The next sync of the file reports that."""
+        inode = self.find(self.inner(os.fsdecode(path)))
+        assert isinstance(inode, File)
+        inode.refuse(position)
+        self.counts["refused sectors"] += 1
 
     @property
     def used_bytes(self) -> int:
@@ -336,11 +347,26 @@ class VirtualDisk:
             )
         )
 
+    def page_cache(self, inode: Inode) -> PageCache:
+        """Return the identity of the page cache behind a folder. The disk is never detached."""
+        host = self._owner()
+        return PageCache(host.boot if host else "", self.device, 1, self.errors, inode.number)
+
+    def check_writes(self, inode: Inode) -> None:
+        """Raise OSError if the disk has refused a write of a file, and no sync of the file has reported that."""
+        if inode.has_untold_failure:
+            inode.has_untold_failure = False
+            refuse(errno.EIO)
+
     def now_ns(self) -> int:
         """Return the time of the host's wall clock."""
+        host = self._owner()
+        return int((host.wall_s() if host else WALL_START_S + self.machine.now) * 1e9)
+
+    def _owner(self) -> Host | None:
         if self._host is None:
             self._host = next((host for host in self.machine.hosts.values() if host.disk is self), None)
-        return int((self._host.wall_s() if self._host else WALL_START_S + self.machine.now) * 1e9)
+        return self._host
 
     # ------------------------------------------------------------ checks
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.dataplane.log import filesystem_sync
+from ottla.dataplane.log import filesystem_sync, page_cache
+from ottla.dataplane.log.page_cache import PageCache
 
 from .descriptors import Descriptor
 from .disk import ROOT, VirtualDisk, refuse
@@ -107,6 +108,8 @@ class FileCalls:
         calls += [(fcntl, name, self._dispatch(fcntl, name, False, True)) for name in ("flock", "lockf")]
         calls.append((filesystem_sync, "syncfs", self._dispatch(filesystem_sync, "syncfs", False, True)))
         calls.append((filesystem_sync, "is_supported", lambda fd: True))
+        calls.append((page_cache, "page_cache_of", self._dispatch(page_cache, "page_cache_of", True, False)))
+        calls.append((page_cache, "check_writes", self._dispatch(page_cache, "check_writes", False, True)))
         calls.append((mmap, "mmap", self._dispatch(mmap, "mmap", False, True)))
         opening = self._dispatch(io, "open", True, True, "open_file")
         calls += [(io, "open", opening), (builtins, "open", opening)]
@@ -328,6 +331,13 @@ class FileCalls:
     def syncfs(self, number: int) -> None:
         description = self._file(number).description
         description.disk.sync_all(description.path)
+
+    def page_cache_of(self, place: Place) -> PageCache:
+        return place.disk.page_cache(place.inode())
+
+    def check_writes(self, number: int) -> None:
+        description = self._file(number).description
+        description.disk.check_writes(description.inode)
 
     def ftruncate(self, number: int, length: int) -> None:
         self._file_to_change(number).truncate(length)

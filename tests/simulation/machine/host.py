@@ -24,6 +24,9 @@ class Host:
         self.address = address
         self.disk = disk
         self.powered = True
+        #: the kernel's boot id: another one after each loss of power
+        self.boot = f"{name}-1"
+        self._boots = 1
         self.processes: list[Process] = []
         #: seconds since this host started, less the machine's: differs from host to host
         self._booted_s = machine.random.uniform(0, 100_000)
@@ -46,4 +49,8 @@ class Host:
         self.disk.lose_power(keeps_some=keeps_some)
 
     def power_on(self) -> None:
+        """Start the host, unless it runs."""
+        if not self.powered:
+            self._boots += 1
+            self.boot = f"{self.name}-{self._boots}"
         self.powered = True

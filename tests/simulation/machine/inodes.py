@@ -102,6 +102,16 @@ class File(Inode):
         self._take(sequence)  # no one writes it again, though it can still be read
         self._forgotten = True
 
+    def refuse(self, position: int) -> None:
+        """Make all changes durable but the sector at `position`, which the platters refuse. It stays readable until the
+        cache is dropped."""
+        if self.pending:
+            self.settle(self.pending[-1].sequence)
+        first = position - position % SECTOR_BYTES
+        behind = min(first + SECTOR_BYTES, len(self.durable))
+        self.durable[first:behind] = bytes(behind - first)
+        self._forgotten = self.has_untold_failure = True
+
     def drop_cache(self) -> None:
         """Read data that is not pending from the platters again."""
         if self._forgotten:
