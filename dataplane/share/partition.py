@@ -285,28 +285,21 @@ class SharePartition:
             return self._dead(count, DeathReason.DELIVERY_LIMIT)
         return Delayed(count, not_before_ms) if not_before_ms else Available(count)
 
-    def _put_back_undelivered(self, count: int) -> State:
-        """Return the state of an acquired record that its member has not seen."""
-        return Available(count - 1)
-
     def _dead(self, count: int, reason: DeathReason) -> State:
         return Archiving(count, reason) if self.limits.has_dead_letters else ARCHIVED
 
     # ------------------------------------------------------------ ends of locks, sessions and dead letters
 
-    def release(self, member_id: str, *, were_delivered: bool) -> Transition:
+    def release(self, member_id: str) -> Transition:
         """Release all records that a member holds, since its share session has ended.
 
-        A member that closes its session has acknowledged all records that it saw. The others were not delivered, and
-        their count falls again (KAFKA-17541). After a lost connection the broker cannot know, and the count stays.
+        The count stays, as in Kafka. If it fell, a record at which each member stops would be delivered for ever.
         """
-
         transition = self._begin()
-        after = self._put_back if were_delivered else self._put_back_undelivered
         if member_id in self._runs.held:
             for first, last, state in self._runs.all_runs():
                 if isinstance(state, Acquired) and state.member_id == member_id:
-                    self._change(transition, first, last, after)
+                    self._change(transition, first, last, self._put_back)
         return self._seal(transition)
 
     def next_expiry_ms(self) -> int | None:

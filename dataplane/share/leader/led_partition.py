@@ -404,10 +404,10 @@ class LedPartition:
                     counts[kind] += last + 1 - first
         done(error)
 
-    def release(self, member_id: str, done: Written, *, were_delivered: bool) -> None:
+    def release(self, member_id: str, done: Written) -> None:
         """Release all records that a member holds, since its share session has ended. Raises KafkaError."""
         share = self._served()
-        self._submit(share.release(member_id, were_delivered=were_delivered), done)
+        self._submit(share.release(member_id), done)
 
     def _submit(self, transition: Transition, done: Written) -> None:
         share = self._share

@@ -104,12 +104,11 @@ def acknowledgement_by_a_stranger() -> Iterator[None]:
 def release_of_another_member() -> Iterator[None]:
     """The end of a session releases the records of all members."""
 
-    def release(self: SharePartition, _member_id: str, *, were_delivered: bool) -> Transition:
+    def release(self: SharePartition, _member_id: str) -> Transition:
         transition = self._begin()
         for first, last, state in self._runs.all_runs():
             if isinstance(state, Acquired):
-                after = self._put_back if were_delivered else self._put_back_undelivered
-                self._change(transition, first, last, after)
+                self._change(transition, first, last, self._put_back)
         return self._seal(transition)
 
     with patch.object(SharePartition, "release", release):

@@ -178,15 +178,13 @@ class ShareHistory(RuleBasedStateMachine):
         self.model.acknowledge(ranges, self.now_ms, delay_ms, transition)
         self._opened(transition)
 
-    @rule(member=MEMBERS, were_delivered=st.booleans())
-    def release(self, member: str, were_delivered: bool) -> None:
-        transition = self.share.release(member, were_delivered=were_delivered)
+    @rule(member=MEMBERS)
+    def release(self, member: str) -> None:
+        transition = self.share.release(member)
         for offset in self.model.where(
             lambda state: isinstance(state, Acquired) and state.member_id == member
         ):
-            count = self._count(offset)
-            after = self.model.put_back(count) if were_delivered else Available(count - 1)
-            self.model.change(offset, after, transition)
+            self.model.change(offset, self.model.put_back(self._count(offset)), transition)
         self._opened(transition)
 
     def _count(self, offset: int) -> int:

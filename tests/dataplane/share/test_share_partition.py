@@ -359,27 +359,24 @@ def test_a_closed_session_releases_the_records_of_its_member_alone() -> None:
     share = partition()
     acquire(share, "a", (0, 4))
     acquire(share, "b", (5, 9))
-    transition = share.release("a", were_delivered=False)
-    # The members has not seen the records, so nothing about them is durable.
-    assert not transition.needs_write
-    share.commit(transition)
+    share.commit(share.release("a"))
     share.check()
-    assert acquire(share, "c", (0, 9)) == [(0, 4, 1)]
+    assert acquire(share, "c", (0, 9)) == [(0, 4, 2)]
     acknowledge(share, "b", 5, 9, ACCEPT)
 
 
-def test_a_lost_connection_keeps_the_delivery_count() -> None:
+def test_the_end_of_a_session_keeps_the_delivery_count() -> None:
     share = partition(delivery_limit=2)
     for count in (1, 2):
         assert acquire(share, "a", (0, 0)) == [(0, 0, count)]
-        transition = share.release("a", were_delivered=True)
+        transition = share.release("a")
         share.commit(transition)
     assert transition.batches == (StateBatch(0, 0, DurableState.ARCHIVED),)
     assert share.start_offset == 1
 
 
 def test_the_release_of_a_member_without_records_is_empty() -> None:
-    transition = partition().release("a", were_delivered=True)
+    transition = partition().release("a")
     assert (transition.batches, transition.spans) == ((), [])
 
 
@@ -507,7 +504,7 @@ def test_a_transaction_holds_records_without_a_lock_until_it_commits() -> None:
     share.acknowledge_pending("t", "a", [AcknowledgedRange(0, 2, (ACCEPT, RELEASE, REJECT))])
     share.check()
     assert refusal(share, "a", (0, 0, (ACCEPT,))) is ErrorCode.INVALID_RECORD_STATE
-    share.commit(share.release("a", were_delivered=True))
+    share.commit(share.release("a"))
     share.commit(share.expire(10 * LOCK_MS))
     assert share.next_fetch_offset() == 3
     transition = share.complete("t", is_committed=True)

@@ -408,7 +408,7 @@ async def test_an_unused_share_partition_is_dropped(broker: ShareBroker) -> None
     await member.acknowledge((0, 0, [ACCEPT]))
     await until(lambda: len(broker.partitions) == 0, "no share partition")
     assert broker.partitions.budget.total == 0
-    assert await Member(broker, "n").take() == [(1, 1, 1)]
+    assert await Member(broker, "n").take() == [(1, 1, 2)]
     assert broker.persister.reads == 2
 
 
