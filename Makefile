@@ -143,6 +143,7 @@ soak-real: venv
 mutants: venv
 	$(BIN)/python -m tests.simulation.cluster.run --mutants --seeds 0-300
 	$(BIN)/python -m tests.simulation.mirror.run --mutants --seeds 0-100
+	$(BIN)/python -m tests.simulation.share.run --mutants --seeds 0-100
 
 lint: venv
 	@$(MAKE) --no-print-directory -j2 $(LINTS)
