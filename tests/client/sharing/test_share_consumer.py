@@ -15,11 +15,17 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ottla import (
+    Acl,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
     Admin,
+    AuthorizationFailed,
     ClientClosed,
     Consumer,
     KafkaError,
     LostLock,
+    PatternType,
     Producer,
     Reject,
     SerializationFailed,
@@ -29,6 +35,7 @@ from ottla import (
     VersionUnsupported,
 )
 from ottla.client.admin import GROUP_RESOURCE
+from ottla.protocol.errors import ErrorCode
 from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -40,6 +47,8 @@ SETTINGS = {
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.heartbeat.interval.ms": "100",
     "share.coordinator.state.topic.num.partitions": "3",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
 }
 
 
@@ -391,3 +400,26 @@ async def test_a_consumer_group_of_the_name_is_refused(cluster: LocalCluster, to
         with pytest.raises(KafkaError, match="group of another type"):
             async with queue_of(cluster, topic, group_id=f"{topic}-read"):
                 pass
+
+
+async def reserve(cluster: LocalCluster, kind: AclResourceType, name: str) -> None:
+    """Give all rights on a resource to another user alone."""
+    who, what = ("User:bob", "*"), (AclOperation.ALL, AclPermission.ALLOW)
+    acl = Acl(kind, name, PatternType.LITERAL, *who, *what)
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        await admin.create_acls([acl])
+
+
+async def test_missing_rights_are_named(cluster: LocalCluster, topic: str) -> None:
+    await fill(cluster, topic, range(1))
+    await reserve(cluster, AclResourceType.GROUP, "of-bob")
+    with pytest.raises(AuthorizationFailed, match=r"denied: DESCRIBE.*of-bob"):
+        async with queue_of(cluster, topic, group_id="of-bob"):
+            pass
+    async with asyncio.timeout(60), queue_of(cluster, topic) as queue:
+        await (await queue.getone()).accept()
+        await reserve(cluster, AclResourceType.TOPIC, topic)
+        with pytest.raises(KafkaError) as caught:
+            await queue.getone()
+    assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert topic in str(caught.value)
