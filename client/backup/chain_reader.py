@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -25,7 +26,7 @@ class ChainReader:
     """
 
     def __init__(
-        self, store: ObjectStore, partition: BackedPartition, chain: Chain, sizes: dict[SegmentName, int]
+        self, store: ObjectStore, partition: BackedPartition, chain: Chain, sizes: Mapping[SegmentName, int]
     ) -> None:
         """`sizes` has the bytes of each segment's object."""
         self.partition = partition

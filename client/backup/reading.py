@@ -14,7 +14,6 @@ from .names import (
     DATA,
     EPOCHS,
     CutName,
-    PartitionFolder,
     SegmentName,
     cut_in,
     epoch_in,
@@ -63,10 +62,10 @@ async def read_cut(store: ObjectStore, name: CutName) -> CutFile:
 
 
 async def segments_of(
-    store: ObjectStore, place: PartitionFolder | None = None
+    store: ObjectStore, topic_id: bytes | None = None
 ) -> AsyncIterator[tuple[SegmentName, int]]:
-    """Yield the segments of a partition, or of all partitions, each with the size of its object in bytes."""
-    async for found in store.list(DATA if place is None else place.folder):
+    """Yield the segments of a topic, or of all topics, each with the size of its object in bytes."""
+    async for found in store.list(DATA if topic_id is None else f"{DATA}{topic_id.hex()}/"):
         name = segment_in(found.key)
         if name is not None:
             yield name, found.size

@@ -115,16 +115,17 @@ class RestoreResult:
 
 async def prepare(store: ObjectStore, catalog: Catalog, plan: RestorePlan) -> PreparedRestore:
     """Find the segments of a restoration. Raises BackupUnusable if one is missing."""
-    partitions, sizes = [], {}
+    partitions: list[PreparedPartition] = []
+    sizes: dict[SegmentName, int] = {}
     holes: list[str] = []
     for topic in plan.cut.topics:
         found: dict[PartitionFolder, list[SegmentName]] = {}
+        async for name, size in segments_of(store, topic.topic_id):
+            found.setdefault(name.place, []).append(name)
+            sizes[name] = size
         for partition in topic.partitions:
-            folder = topic.folder(partition)
-            async for name, size in segments_of(store, folder):
-                found.setdefault(folder, []).append(name)
-                sizes[name] = size
-            chain = chain_of(partition, catalog.segments_at(plan.cut.cut, found.get(folder, ())))
+            segments = catalog.segments_at(plan.cut.cut, found.get(topic.folder(partition), ()))
+            chain = chain_of(partition, segments)
             holes += [f"{first}-{end - 1} of {topic.name}-{partition.index}" for first, end in chain.holes]
             size = sum(sizes[segment] for segment in chain.segments)
             partitions.append(PreparedPartition(topic, partition, chain, size))
@@ -156,9 +157,7 @@ class Restore:
         self._acls = acls
         self._quotas = quotas
         self._readers = {
-            part.topic.folder(part.partition): ChainReader(
-                store, part.partition, part.chain, dict(prepared.sizes)
-            )
+            part.topic.folder(part.partition): ChainReader(store, part.partition, part.chain, prepared.sizes)
             for part in prepared.partitions
         }
 
@@ -231,13 +230,7 @@ class Restore:
         """Create the mirror, or connect the existing mirror to this process."""
         mirror = await self._mirror()
         if mirror is None:
-            await self._admin.create_mirror(
-                self._plan.mirror,
-                source=endpoint.address,
-                topics=".*",
-                groups=self._plan.groups if self._plan.cut.is_whole else "",
-                options=endpoint.options,
-            )
+            await self._create_mirror(endpoint)
         elif mirror.source_cluster_id != source_id(self._plan):
             raise BackupRefused(f"the cluster has a mirror {mirror.name!r} of another source")
         elif mirror.phase is not MirrorPhase.PROMOTED:
@@ -246,6 +239,23 @@ class Restore:
             )
         (mirror,) = await self._admin.describe_mirrors([self._plan.mirror])
         return mirror
+
+    async def _create_mirror(self, endpoint: RestoreEndpoint) -> None:
+        try:
+            await self._admin.create_mirror(
+                self._plan.mirror,
+                source=endpoint.address,
+                topics=".*",
+                groups=self._plan.groups if self._plan.cut.is_whole else "",
+                options=endpoint.options,
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_REQUEST:
+                raise
+            raise BackupRefused(
+                f"{error.message}. The source is this process at {endpoint.address}: --listen HOST names an address of "
+                "this machine that all brokers reach"
+            ) from error
 
     async def _copied(self, server: CutServer, told: RestoreProgress, progress: Progress) -> None:
         """Wait until the cluster has all records, and all replicas in sync have them. Raises the damage of the backup,

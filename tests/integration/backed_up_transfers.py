@@ -105,7 +105,7 @@ async def _check_cut(store: ObjectStore, catalog: Catalog, name: CutName, topic:
     total, by_writer = 0, Counter[bytes]()
     offsets: dict[str, int] = {}
     for part in prepared.partitions:
-        reader = ChainReader(store, part.partition, part.chain, dict(prepared.sizes))
+        reader = ChainReader(store, part.partition, part.chain, prepared.sizes)
         batches = await _all(reader, part.partition.start)
         if part.topic.name == OFFSETS_TOPIC:
             offsets |= _committed(batches, part.partition.end, topic)
