@@ -45,6 +45,8 @@ class Dispatch:
 
     Runners, at most `concurrency`, await the handlers: each takes one task after the other, until none may start. A
     runner ends early if it was cancelled, or if a handler has changed its context variables. Another takes its place.
+    Further runners start while the others are in handlers that wait, and at most double in a pass of the loop. So
+    handlers that wait for nothing have one runner, and do not keep the loop from its other work.
 
     Invariant: a task runs, waits or is settled until it is released; then the next task of its lane may start.
     """
@@ -82,7 +84,15 @@ class Dispatch:
         self._cancelling: set[Task] = set()
         """The tasks that were cancelled, and still run."""
         self._timer: asyncio.TimerHandle | None = None
+        self._starts_left = 1
+        """The number of runners that may start in this pass of the loop."""
+        self._more_starts_are_due = False
+        """True if the next pass of the loop decides about further starts."""
+        self._turn_waiters = 0
+        """The number of runners that wait for their next turn, and then take the next tasks."""
         self._turn_ends_s = 0.0
+        self._turn_is_new = False
+        """True until a runner takes the turn: in each turn one works, however long the loop's other work is."""
         self._turn_is_due = False
         """True if the next pass of the loop begins a new turn."""
 
@@ -99,11 +109,27 @@ class Dispatch:
 
     def pump(self) -> None:
         """Start tasks while there is room, and set a timer for the next one that waits."""
-        while len(self._runners) < self._concurrency and (task := self._next()) is not None:
+        while self._may_start_runner() and (task := self._next()) is not None:
+            self._starts_left -= 1
             runner = self._loop.create_task(self._run(task), context=self._context.copy())
             self._running[task] = runner
             self._runners.add(runner)
             runner.add_done_callback(partial(self._ended, task))
+
+    def _may_start_runner(self) -> bool:
+        """Return whether a runner may start now. If not, the next pass of the loop decides anew."""
+        if len(self._runners) >= self._concurrency:
+            return False
+        if not (self._starts_left or self._more_starts_are_due):
+            self._more_starts_are_due = True
+            self._loop.call_soon(self._start_more)
+        return self._starts_left > 0
+
+    def _start_more(self) -> None:
+        self._more_starts_are_due = False
+        if not self._turn_waiters:
+            self._starts_left = max(1, len(self._runners))
+            self.pump()
 
     def _next(self) -> Task | None:
         """Return the next task, which runs from now on. If none may start now, set a timer for the next one that
@@ -168,20 +194,27 @@ class Dispatch:
             if runner.cancelling() or not _is_current(context):
                 return
             if self._loop.time() >= self._turn_ends_s:
-                await self._end_turn()
+                await self._next_turn()
             task = self._next()
             if task is not None and len(self._runners) < self._concurrency:
                 self.pump()  # The end of a task may let several others start.
 
-    async def _end_turn(self) -> None:
+    async def _next_turn(self) -> None:
         """Let other work of the loop go on. All runners share a turn, so that many of them take no more time."""
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            self._loop.call_soon(self._begin_turn)
-        await asyncio.sleep(0)
+        self._turn_waiters += 1
+        try:
+            while not self._turn_is_new and self._loop.time() >= self._turn_ends_s:
+                if not self._turn_is_due:
+                    self._turn_is_due = True
+                    self._loop.call_soon(self._begin_turn)
+                await asyncio.sleep(0)
+            self._turn_is_new = False
+        finally:
+            self._turn_waiters -= 1
 
     def _begin_turn(self) -> None:
         self._turn_is_due = False
+        self._turn_is_new = True
         self._turn_ends_s = self._loop.time() + TURN_S
 
     def _ended(self, first: Task, runner: asyncio.Task[None]) -> None:
