@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ..client.admin import TOPIC_RESOURCE, Admin, Cut, CutOffset
 from ..client.records import TopicPartition
@@ -18,6 +18,8 @@ from .settings import TableSettings, table_settings
 
 AT_A_TIME = 16
 """LakeTopics whose settings are requested at the same time."""
+_OTHERS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Errors of a topic that does not concern the worker, unless the topic was named."""
 T = TypeVar("T")
 
 
@@ -71,7 +73,7 @@ class LakeView:
                 except ConfigError as error:
                     errors[topic] = str(error)
                 except KafkaError as error:
-                    if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    if error.code not in _OTHERS:
                         raise
                     if wanted:
                         errors[topic] = error.message

@@ -40,23 +40,34 @@ def record_batch(partition: int, columns: ColumnBuffers, end: int) -> pa.RecordB
     """
     rows = columns.rows
     offsets = number_array(pa.int64(), columns.offsets, rows)
-    listed = [
-        [{"name": name, "value": value} for name, value in headers] if headers else None
-        for headers in columns.headers or [()] * rows
-    ]
     records = pa.StructArray.from_arrays(
         [
             number_array(pa.int32(), array("i", [partition]) * rows, rows),
             offsets,
             _timestamps(columns),
             blob_array(columns.keys, rows),
-            pa.array(listed, RECORD.field("headers").type),
+            _headers(columns),
         ],
         fields=list(RECORD),
     )
     batch = pa.RecordBatch.from_arrays([records, blob_array(columns.values, rows)], schema=RAW_SCHEMA)
     before = rows if rows == 0 or offsets[rows - 1].as_py() < end else pc.sum(pc.less(offsets, end)).as_py()
     return batch.slice(0, before)
+
+
+def _headers(columns: ColumnBuffers) -> pa.Array:
+    kind = RECORD.field("headers").type
+    if not any(columns.headers or ()):
+        empty = pa.array([], HEADER)
+        return pa.ListArray.from_arrays(
+            number_array(pa.int32(), array("i", bytes(4 * (columns.rows + 1))), columns.rows + 1),
+            empty,
+            type=kind,
+        )
+    return pa.array(
+        [[{"name": name, "value": value} for name, value in headers] for headers in columns.headers or ()],
+        kind,
+    )
 
 
 def _timestamps(columns: ColumnBuffers) -> pa.Array:

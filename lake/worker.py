@@ -103,9 +103,11 @@ class LakeWorker:
 
     async def _until_stopped(self, catalog: Catalog) -> bool:
         while not self._stopping.is_set():
-            with suppress(KafkaError):
+            try:
                 settings, _ = await self._settings()
                 await self._follow(settings, catalog)
+            except KafkaError as error:
+                self._complain("settings", f"the topics' settings cannot be read: {error.message}")
             await self._pause(LOOK_S)
         ended = await asyncio.gather(*self._runs.values(), return_exceptions=True)
         return all(result is True for result in ended)
@@ -165,6 +167,10 @@ class LakeWorker:
                 return False
             except _FAILURES as error:
                 self._complain(members[0].table, f"{_named(members)}: {_reason(error)}; it is tried again")
+                await self._pause(backoff.next_s())
+            except Exception:
+                # One table with an unforeseen error must not end the others, nor itself in silence.
+                logger.exception("%s: an unforeseen error; it is tried again", _named(members))
                 await self._pause(backoff.next_s())
         return True
 

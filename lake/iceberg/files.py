@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -105,17 +105,16 @@ class DataFiles:
         for partition_field in spec.fields:
             names.append(_PARTITION.format(partition_field.name))
             rows = rows.append_column(names[-1], partition_values(rows, partition_field, schema))
-        for found in rows.select(names).group_by(names, use_threads=False).aggregate([]).to_pylist():
+        # The order is stable: rows of a partition stay in the order of offsets. One filter for each partition would
+        # take too long for rows of thousands of partitions.
+        rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names]))
+        for begin, end in _runs(rows.select(names)):
+            found = rows.select(names).slice(begin, 1).to_pylist()[0]
             given = [
                 PartitionFieldValue(partition_field, found[name])
                 for partition_field, name in zip(spec.fields, names, strict=True)
             ]
-            mask = None
-            for name in names:
-                value = found[name]
-                same = pc.field(name).is_null() if value is None else pc.field(name) == value
-                mask = same if mask is None else mask & same
-            part = rows.filter(mask).drop_columns(names)
+            part = rows.slice(begin, end - begin).drop_columns(names)
             yield tuple(found.values()), PartitionKey(given, spec, schema), part.combine_chunks()
 
     def _write(self, file: _OpenFile) -> None:
@@ -153,3 +152,18 @@ class DataFiles:
                 **statistics.to_serialized_dict(),
             )
         )
+
+
+def _runs(keys: pa.Table) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of the runs of equal rows."""
+    count = keys.num_rows
+    changes = pa.repeat(pa.scalar(False), max(0, count - 1))
+    for column in keys.combine_chunks().columns:
+        codes = column.combine_chunks().dictionary_encode("encode").indices
+        changes = pc.or_(changes, pc.not_equal(codes.slice(0, count - 1), codes.slice(1)))
+    begin = 0
+    for change in pc.indices_nonzero(changes).to_pylist():
+        yield begin, change + 1
+        begin = change + 1
+    if count:
+        yield begin, count

@@ -17,6 +17,7 @@ from ottla import Admin, Producer, TopicPartition
 from ottla.client.admin import TOPIC_RESOURCE
 from ottla.lake.iceberg import files
 from ottla.lake.iceberg.schemas import RECORD
+from ottla.lake.table_group import TableGroup
 from ottla.lake.topic_table import Consent
 from tests.cluster import RunningCluster
 from tests.lake.written_tables import catalog, create, rows, values, worker
@@ -273,3 +274,30 @@ async def test_large_rounds_are_many_files_with_bounded_rows(
     table = catalog(tmp_path).load_table("lake.large")
     assert len(table.snapshots()) == 4
     assert len(list(table.scan().plan_files())) >= 4
+
+
+async def test_an_unforeseen_error_ends_no_table(
+    cluster: RunningCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [RuntimeError("as the test says")]
+    round_of = TableGroup.round
+
+    async def fails_once(group: TableGroup) -> bool:
+        if failures:
+            raise failures.pop()
+        return await round_of(group)
+
+    monkeypatch.setattr(TableGroup, "round", fails_once)
+    await create(cluster, "unforeseen", 1)
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        await producer.send_and_wait("unforeseen", b"1")
+    caplog.set_level(logging.INFO)
+    writing = worker(cluster, tmp_path, "unforeseen", once=False)
+    running = asyncio.create_task(writing.run())
+    async with asyncio.timeout(60):
+        while "table lake.unforeseen: cut" not in caplog.text:
+            await asyncio.sleep(0.02)
+    writing.stop()
+    assert await running
+    assert "lake.unforeseen: an unforeseen error; it is tried again" in caplog.text
+    assert list(values(tmp_path, "lake.unforeseen").values()) == [b"1"]

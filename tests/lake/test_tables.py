@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -18,12 +20,13 @@ from ottla.lake.iceberg import tables
 from ottla.lake.iceberg.catalogs import LakePlace, lake_place, open_catalog
 from ottla.lake.iceberg.cuts import CUTS, note_cut
 from ottla.lake.iceberg.files import DataFiles
-from ottla.lake.iceberg.schemas import RAW_TABLE
+from ottla.lake.iceberg.schemas import RAW_TABLE, partition_spec
 from ottla.lake.iceberg.tables import LakeTable, Overtaken
 from ottla.lake.position import PartitionReach, TablePosition
 from ottla.lake.record_columns import RAW_SCHEMA
 
 NAME = "lake.t"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOWHERE = TablePosition("t", "0a", "cluster")
 
 
@@ -193,6 +196,41 @@ def test_a_round_that_failed_leaves_no_files(catalog: Catalog, tmp_path: Path) -
     assert len(list(tmp_path.rglob("*.parquet"))) == 1
     files.discard()
     assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_rows_of_many_partitions_are_in_a_file_for_each_in_their_order(catalog: Catalog) -> None:
+    table = LakeTable(catalog, NAME, (7, 1))
+    table.open(RAW_TABLE, partition_spec(["partition", "day(timestamp)"]))
+    days = [None if number % 7 == 0 else (number * 37) % 60 - 30 for number in range(600)]
+    rows = [
+        {
+            "ottla": {
+                "partition": number % 2,
+                "offset": number,
+                "timestamp": None if day is None else EPOCH + timedelta(days=day, hours=number % 24),
+            },
+            "value": b"v",
+        }
+        for number, day in enumerate(days)
+    ]
+    files = DataFiles(table.table)
+    files.add(pa.Table.from_pylist(rows, schema=RAW_SCHEMA))
+    table.append(files.finish(), NOWHERE, at(600))
+    written = [
+        (
+            tuple(task.file.partition),
+            pq.read_table(task.file.file_path.removeprefix("file://"))["ottla"].to_pylist(),
+        )
+        for task in catalog.load_table(NAME).scan().plan_files()
+    ]
+    assert (
+        len(written)
+        == len({values for values, _ in written})
+        == len({(n % 2, day) for n, day in enumerate(days)})
+    )
+    for values, records in written:
+        found = [record["offset"] for record in records]
+        assert found == [n for n, day in enumerate(days) if (n % 2, day) == values]
 
 
 def test_the_place_of_a_lake_is_a_folder_or_a_catalog(tmp_path: Path) -> None:

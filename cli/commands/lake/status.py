@@ -70,7 +70,7 @@ def _print(tables: list[TableStatus], *, is_wide: bool) -> None:
             table.topic,
             table.mode,
             table.group or "-",
-            "-" if table.cut is None else table.cut,
+            "-" if table.cut in (None, -1) else table.cut,
             table.rows,
             table.letters,
             table.files,
