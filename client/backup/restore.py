@@ -32,6 +32,8 @@ from .serving import CutServer
 from .verify import segment_fault
 
 LOOK_EVERY_S: Final = 0.5
+STUCK_S: Final = 60.0
+"""The time without progress after which a restoration gives up, if a broker has a reason."""
 _HOLES_SHOWN: Final = 5
 
 
@@ -95,6 +97,8 @@ class RestoreProgress:
     total: int
     """The bytes of all records."""
     partitions_left: int
+    trouble: str = ""
+    """The reason why a broker cannot continue now; empty if all continue."""
 
 
 Progress = Callable[[RestoreProgress], None]
@@ -258,19 +262,42 @@ class Restore:
             ) from error
 
     async def _copied(self, server: CutServer, told: RestoreProgress, progress: Progress) -> None:
-        """Wait until the cluster has all records, and all replicas in sync have them. Raises the damage of the backup,
-        and BackupRefused if a copy cannot continue."""
+        """Wait until the cluster has all records, and all replicas in sync have them.
+
+        Raises the damage of the backup, and BackupRefused if a copy cannot continue, or nothing has changed for
+        STUCK_S although something is in the way.
+        """
+        loop = asyncio.get_running_loop()
+        before, changed_s = (-1, -1), loop.time()
         while True:
             if server.damage is not None:
                 raise server.damage
             (mirror,) = await self._admin.describe_mirrors([self._plan.mirror])
             self._check_goes_on(mirror)
             left = self._left(mirror)
-            told.done, told.partitions_left = server.served_bytes, left
-            progress(told)
             if left == 0 and (mirror.cut is not None or not self._plan.cut.is_whole):
                 return
+            if (server.served_bytes, left) != before:
+                before, changed_s = (server.served_bytes, left), loop.time()
+            told.done, told.partitions_left, told.trouble = server.served_bytes, left, self._trouble(mirror)
+            progress(told)
+            if told.trouble and loop.time() > changed_s + STUCK_S:
+                raise BackupRefused(f"the restoration makes no progress: {told.trouble}")
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def _trouble(self, mirror: MirrorDescription) -> str:
+        """Return the first reason why the mirror does not continue; empty if there is none."""
+        reasons = [f"broker {broker_id}: {reason}" for broker_id, reason in sorted(mirror.troubles.items())]
+        reasons += [f"broker {broker_id}: {error.message}" for broker_id, error in mirror.unanswered.items()]
+        reasons += [
+            f"{topic.name}-{part.partition}: {part.trouble}"
+            for topic in mirror.topics
+            for part in topic.partitions
+            if part.trouble
+        ]
+        if self._plan.cut.is_whole and mirror.cuts_trouble:
+            reasons.append(mirror.cuts_trouble)
+        return next(iter(reasons), "")
 
     def _check_goes_on(self, mirror: MirrorDescription) -> None:
         for topic in mirror.topics:

@@ -13,7 +13,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,10 @@ def _dying(step: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]
     return run
 
 
+def _run(restoring: Callable[[str], Coroutine[Any, Any, None]], killed_after: str) -> None:
+    asyncio.run(restoring(killed_after))
+
+
 class Play:
     """The kills of one cluster and store."""
 
@@ -125,11 +130,11 @@ class Play:
         """Kill a restoration after each of these steps, and let another process finish it."""
         for step in steps:
             name = f"{self._topic}{step}"
-            arguments = (self._servers, self._folder, self._topic, name)
-            status = forked(lambda arguments=arguments, step=step: asyncio.run(restore(*arguments, step)))  # type: ignore[misc]
+            restoring = partial(restore, self._servers, self._folder, self._topic, name)
+            status = forked(partial(_run, restoring, step))
             assert os.WIFSIGNALED(status), f"{step}: the restoration was not killed"
             if step != "delete_mirror":
-                second = forked(lambda arguments=arguments: asyncio.run(restore(*arguments, "")))  # type: ignore[misc]
+                second = forked(partial(_run, restoring, ""))
                 assert second == 0, f"{step}: the second restoration did not finish"
             print(step, "killed", flush=True)
 

@@ -93,7 +93,7 @@ def _text(told: RestoreProgress, began_s: float) -> str:
     )
     return (
         f"restored {bytes_text(told.done)} of {bytes_text(told.total)}, {bytes_text(int(rate))}/s{left}; "
-        f"{counted(told.partitions_left, 'partition')} not whole yet"
+        f"{counted(told.partitions_left, 'partition')} not whole yet{told.trouble and ': '}{told.trouble}"
     )
 
 
