@@ -348,7 +348,9 @@ def _behind(key: ConfigKey) -> ConfigKey:
     return ConfigKey(name, key.type, default, key.doc, scope, key.least, key.most, key.allowed)
 
 
-TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in (*_TOPIC_TABLE, *SHARE_SETTINGS.topics, *LAKE_TABLE)}
+TOPIC_KEYS: Mapping[str, ConfigKey] = {
+    key.name: key for key in (*_TOPIC_TABLE, *SHARE_SETTINGS.topics, *LAKE_TABLE)
+}
 NODE_KEYS: Mapping[str, ConfigKey] = {
     **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
     **{

@@ -61,9 +61,7 @@ KAFKA_TOPIC_DEFAULTS = {
 def test_topics_have_kafkas_defaults() -> None:
     of_share = {key.name for key in SHARE_SETTINGS.topics}  # compared in test_share_settings.py
     own = of_share | {key.name for key in LAKE_TABLE}
-    assert {
-        name: key.default for name, key in TOPIC_KEYS.items() if name not in own
-    } == KAFKA_TOPIC_DEFAULTS
+    assert {name: key.default for name, key in TOPIC_KEYS.items() if name not in own} == KAFKA_TOPIC_DEFAULTS
 
 
 def test_every_key_says_what_it_means() -> None:
@@ -82,7 +80,10 @@ def test_every_key_accepts_its_own_default() -> None:
 
 def test_a_topic_key_names_broker_keys_that_exist() -> None:
     for key in TOPIC_KEYS.values():
-        if key.name.endswith(".replication.throttled.replicas") or key in (*SHARE_SETTINGS.topics, *LAKE_TABLE):
+        if key.name.endswith(".replication.throttled.replicas") or key in (
+            *SHARE_SETTINGS.topics,
+            *LAKE_TABLE,
+        ):
             assert not key.synonyms
             continue
         assert set(key.synonyms) <= NODE_KEYS.keys()
