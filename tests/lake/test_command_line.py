@@ -113,6 +113,11 @@ def test_a_paused_topic_is_not_written_until_it_is_resumed(cluster: RunningClust
     ottla(cluster, "lake", "resume", "paused")
     assert asyncio.run(worker(cluster, tmp_path, "paused").run())
     assert sorted(values(tmp_path, "lake.paused").values()) == [b"1", b"2"]
+    expired = ottla(
+        cluster, "lake", "expire", "--lake", lake, "--older-than", "0", "--keep", "1", "-o", "json"
+    )
+    assert json.loads(expired.stdout) == [{"table": "lake.paused", "expired": 1}]
+    assert sorted(values(tmp_path, "lake.paused").values()) == [b"1", b"2"]
     unknown = ottla(cluster, "lake", "pause", "nowhere", code=1)
     assert "nowhere" in unknown.stderr
     missing = ottla(cluster, "lake", "run", "--lake", lake, "--once", "nowhere", code=1)

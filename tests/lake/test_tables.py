@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -19,6 +21,7 @@ from ottla.lake.failures import TableRefused, WorkerFenced
 from ottla.lake.iceberg import tables
 from ottla.lake.iceberg.catalogs import LakePlace, lake_place, open_catalog
 from ottla.lake.iceberg.cuts import CUTS, note_cut
+from ottla.lake.iceberg.expiry import AgedSnapshot, KeptSnapshots, expire, expired, lake_tables
 from ottla.lake.iceberg.files import DataFiles
 from ottla.lake.iceberg.schemas import RAW_TABLE, partition_spec
 from ottla.lake.iceberg.tables import LakeTable, Overtaken
@@ -244,3 +247,42 @@ def test_the_place_of_a_lake_is_a_folder_or_a_catalog(tmp_path: Path) -> None:
         lake_place("s3://bucket/lake", None)
     with pytest.raises(TableRefused, match="is no lake"):
         open_catalog(LakePlace(folder=tmp_path / "nothing"))
+
+
+SNAPSHOTS = st.lists(st.integers(0, 100), max_size=12).map(
+    lambda times: [AgedSnapshot(number, time) for number, time in enumerate(sorted(times))]
+)
+
+
+@given(SNAPSHOTS, st.sets(st.integers(0, 12)), st.integers(0, 100), st.integers(1, 12))
+def test_old_snapshots_go_but_for_the_needed_ones(
+    snapshots: list[AgedSnapshot], needed: set[int], since_ms: int, newest: int
+) -> None:
+    gone = expired(snapshots, needed, KeptSnapshots(since_ms, newest))
+    for place, snapshot in enumerate(snapshots):
+        stays = snapshot.id in needed or snapshot.committed_ms >= since_ms or len(snapshots) - place <= newest
+        assert (snapshot.id not in gone) == stays
+
+
+def test_expired_snapshots_take_no_row_and_no_position_with_them(catalog: Catalog) -> None:
+    table = opened(catalog)
+    for cut in range(6):
+        table.append(one_row(table, cut), at(cut), at(cut + 1))
+        if cut == 1:
+            table.tag("cut-1", 5, "cut-")
+    others = catalog.load_table(NAME)
+    others.delete("ottla.offset = 0")
+    catalog.create_namespace_if_not_exists("others")
+    catalog.create_table("others.table", RAW_TABLE)
+    assert lake_tables(catalog) == [NAME]
+    all_old = KeptSnapshots(since_ms=1 << 60, newest=1)
+    assert expire(catalog, NAME, all_old, only_look=True) == 4
+    assert expire(catalog, NAME, all_old) == 4
+    assert expire(catalog, NAME, all_old) == 0
+    assert offsets(catalog) == [1, 2, 3, 4, 5]
+    later = opened(catalog, 2)
+    assert later.position == at(6)
+    later.append(one_row(later, 6), at(6), at(7))
+    assert offsets(catalog) == [1, 2, 3, 4, 5, 6]
+    with pytest.raises(TableRefused, match=r"there is no table lake\.other"):
+        expire(catalog, "lake.other", all_old)

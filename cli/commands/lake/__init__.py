@@ -7,6 +7,7 @@ from ...arguments.options import (
     CommandParser,
     add_common,
     add_connection,
+    add_output,
     carry_out,
     command_parser,
 )
@@ -27,6 +28,7 @@ def parser(name: str) -> CommandParser:
     _run(actions)
     _status(actions)
     _settings(actions)
+    _expire(actions)
     return options
 
 
@@ -82,6 +84,28 @@ def _settings(actions: Actions) -> None:
         changing = actions.add(name, f"switching:{name}", description, f"  ottla lake {name} orders payments")
         changing.add_argument("topics", nargs="+", metavar="TOPIC", help="topics")
         add_connection(changing, repeats=True)
+
+
+def _expire(actions: Actions) -> None:
+    expiring = actions.add(
+        "expire",
+        "expiring:expire_snapshots",
+        "Remove old snapshots from the metadata of tables. Rows, and snapshots with a tag, stay.",
+        "  ottla lake expire --lake /srv/lake\n"
+        "  ottla lake expire --lake /srv/lake --older-than 7d --keep 1000 --dry-run lake.orders",
+    )
+    expiring.add_argument(
+        "tables", nargs="*", metavar="TABLE", help="only these tables (default: all of the lake)"
+    )
+    _add_place(expiring)
+    expiring.add_argument(
+        "--older-than", default="24h", metavar="TIME", help="keep all snapshots that are younger (24h)"
+    )
+    expiring.add_argument(
+        "--keep", type=int, default=100, metavar="N", help="keep the newest N snapshots of each table (100)"
+    )
+    expiring.add_argument("--dry-run", action="store_true", help="only print how many would be removed")
+    add_output(expiring, "-o")
 
 
 def _add_place(options: CommandParser) -> None:
