@@ -11,14 +11,15 @@ Times are monotonic, in milliseconds. A lock lasts until `expire` is called at i
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .acknowledgements import TRANSACTIONAL_TYPES, AcknowledgedRange, check_ranges
 from .acquisition import AcquiredRange, Acquisition
 from .deadlines import Deadlines
+from .key_order import KeyOrder
 from .limits import AcquireMode, ShareLimits
 from .state_runs import StateRuns
 from .states import (
@@ -30,6 +31,7 @@ from .states import (
     Acquired,
     Archiving,
     Available,
+    Blocked,
     Changing,
     DeathReason,
     Delayed,
@@ -37,12 +39,15 @@ from .states import (
     Pending,
     State,
     StateBatch,
+    Waiting,
     add_batch,
     deadline_of,
     durable_batch,
 )
+from .transaction_effects import TYPES, committed, finished_parts
 from .transitions import DeadRecords, Transition
 
+NO_KEYS: Final[Mapping[int, int]] = MappingProxyType({})
 After = Callable[[int], State]
 """The state after a change, for a delivery count."""
 
@@ -64,6 +69,8 @@ class SharePartition:
         self._deadlines = Deadlines()
         self._transitions: set[Transition] = set()
         self._transactions: dict[Hashable, list[tuple[int, int]]] = {}
+        # The order is that of the settings at the beginning.
+        self._order = KeyOrder(start_offset) if limits.is_ordered else None
         # Start offset that is durable, and the largest that a transition carries.
         self._durable_start = self._announced_start = start_offset
 
@@ -142,7 +149,13 @@ class SharePartition:
     def next_fetch_offset(self) -> int:
         """Return the first offset that a member may acquire, from which the next fetch reads the log."""
         run = self._runs.next_acquirable(self.start_offset)
-        return self.end_offset if run is None else run[0]
+        offset = self.end_offset if run is None else run[0]
+        return offset if self._order is None else min(offset, max(self._order.walked_to, self.start_offset))
+
+    @property
+    def keys_from(self) -> int | None:
+        """First offset from which on an acquisition needs the keys of records; None without an order of keys."""
+        return None if self._order is None else self._order.walked_to
 
     # ------------------------------------------------------------ acquisition
 
@@ -154,6 +167,7 @@ class SharePartition:
         max_records: int,
         mode: AcquireMode,
         now_ms: int,
+        keys: Mapping[int, int] = NO_KEYS,
     ) -> tuple[AcquiredRange, ...]:
         """Acquire available records for a member, and return their ranges.
 
@@ -161,8 +175,9 @@ class SharePartition:
         leaves out control batches, and aborted batches for a read_committed group. Offsets between the batches are
         gaps, and become finished. Batches that were left out at the end of the read go to `archive` after this call.
 
-        In batch-optimised mode the last batch may exceed both `max_records` and the limit of locks. Raises ValueError
-        if the batches were read from an offset behind the window.
+        In batch-optimised mode the last batch may exceed both `max_records` and the limit of locks. With an order of
+        keys the mode is strict. `keys` are then hashes of keys by offset, of all records with a key from `keys_from`
+        on. Raises ValueError if the batches were read from an offset behind the window.
         """
         runs = self._runs
         if fetch_offset > runs.end:
@@ -170,6 +185,9 @@ class SharePartition:
                 f"batches were read from offset {fetch_offset}, but the window ends at {runs.end}"
             )
         holder = (member_id, now_ms + self.limits.lock_duration_ms)
+        order = self._order
+        if order is not None:
+            mode = AcquireMode.RECORD_LIMIT
         acquisition = Acquisition(runs, self.limits, holder, max_records, mode)
         position = max(fetch_offset, runs.start)
         for first, last in batches:
@@ -179,7 +197,12 @@ class SharePartition:
                 continue
             if position < first:
                 acquisition.pass_gap(position, first - 1)
-            acquisition.take(max(first, runs.start), last)
+                self._finish_keys(position, first - 1)
+            if order is None:
+                acquisition.take(max(first, runs.start), last)
+            else:
+                order.walked_to = max(order.walked_to, min(first, runs.end))
+                acquisition.take_ordered(max(first, runs.start), last, order, keys)
             position = last + 1
         for acquired in acquisition.acquired:
             self._add_deadline(holder[1], acquired.first, acquired.last)
@@ -194,11 +217,12 @@ class SharePartition:
         """
         runs = self._runs
         for first, last in ranges:
-            runs.update(
-                first, last, lambda state: ARCHIVED if isinstance(state, Available | Delayed) else state
-            )
+            runs.update(first, last, lambda state: ARCHIVED if isinstance(state, Waiting) else state)
             if first <= runs.end <= last:
                 runs.extend(last, ARCHIVED)
+            self._finish_keys(first, last)
+            if self._order is not None and first <= self._order.walked_to <= last < runs.end:
+                self._order.walked_to = last + 1
         runs.drop_finished()
 
     def archive_below(self, offset: int) -> None:
@@ -206,7 +230,39 @@ class SharePartition:
 
         A later transition carries the start offset to the durable state.
         """
+        before = self.start_offset
         self._runs.drop_below(offset)
+        self._finish_keys(before, offset - 1)
+
+    def _finish_keys(self, first: int, last: int) -> None:
+        """Free the keys of finished records between two offsets. Records behind them are available now."""
+        if self._order is None:
+            return
+        held = [
+            (run_first, run_last)
+            for run_first, run_last, state in self._runs.runs(first, last)
+            if not state.is_finished
+        ]
+        position = first
+        for run_first, run_last in [*held, (last + 1, last)]:
+            for offset in self._order.finish(position, run_first - 1):
+                self._runs.update(
+                    offset,
+                    offset,
+                    lambda state: Available(state.delivery_count) if isinstance(state, Blocked) else state,
+                )
+            position = run_last + 1
+
+    def _block_keys(self, first: int, last: int) -> None:
+        """Block the available records between two offsets behind earlier records of their keys."""
+        if self._order is None:
+            return
+        for offset in self._order.blocked(first, last):
+            self._runs.update(
+                offset,
+                offset,
+                lambda state: Blocked(state.delivery_count) if isinstance(state, Available) else state,
+            )
 
     # ------------------------------------------------------------ acknowledgement
 
@@ -310,6 +366,7 @@ class SharePartition:
                     self._change(transition, first, last, self._put_back)
                 elif isinstance(state, Delayed):
                     self._runs.assign(first, last, Available(state.delivery_count))
+                    self._block_keys(first, last)
         return self._seal(transition)
 
     def dead_letters(self) -> tuple[DeadRecords, ...]:
@@ -359,7 +416,7 @@ class SharePartition:
                 self._transactions.setdefault(transaction, []).append((first, last))
                 for run_first, run_last, state in self._runs.runs(first, last):
                     assert isinstance(state, Pending)
-                    add_batch(batches, _committed(run_first, run_last, state))
+                    add_batch(batches, committed(run_first, run_last, state))
         return tuple(batches)
 
     def restore_pending(self, transaction: Hashable, batches: Iterable[StateBatch]) -> None:
@@ -373,8 +430,8 @@ class SharePartition:
             if batch.last >= self._runs.end:
                 self._runs.extend(batch.last, UNTOUCHED)
 
-            def held(state: State, kind: AcknowledgeType = _TYPES[batch.state]) -> State:
-                if isinstance(state, Available | Delayed):
+            def held(state: State, kind: AcknowledgeType = TYPES[batch.state]) -> State:
+                if isinstance(state, Waiting):
                     return Pending(transaction, "", state.delivery_count + 1, kind)
                 return state
 
@@ -391,7 +448,7 @@ class SharePartition:
             for first, last, state in self._runs.runs(*span):
                 if not isinstance(state, Pending) or state.transaction != transaction:
                     continue
-                for part_first, part_last, is_finished in _finished_parts(first, last, batches):
+                for part_first, part_last, is_finished in finished_parts(first, last, batches):
                     after = self._outcome(state.type) if is_finished else self._put_back
                     self._change(transition, part_first, part_last, after)
         return self._seal(transition)
@@ -473,6 +530,8 @@ class SharePartition:
 
         for span in transition.spans:
             self._runs.update(*span, ended)
+            self._finish_keys(*span)
+            self._block_keys(*span)
             for first, last, state in self._runs.runs(*span):
                 if (deadline_ms := deadline_of(state)) != NEVER_MS:
                     self._add_deadline(deadline_ms, first, last)
@@ -502,44 +561,11 @@ class SharePartition:
     def check(self) -> None:
         """Assert the invariants of the state."""
         self._runs.check()
+        if self._order is not None:
+            self._order.check()
         for _, _, state in self._runs.all_runs():
             assert not isinstance(state, Changing) or state.transition in self._transitions
             assert not isinstance(state, Pending) or state.transaction in self._transactions
-
-
-_TYPES: Final = {
-    DurableState.ACKNOWLEDGED: AcknowledgeType.ACCEPT,
-    DurableState.ARCHIVED: AcknowledgeType.GAP,
-    DurableState.AVAILABLE: AcknowledgeType.RELEASE,
-}
-"""Types of acknowledgements with these durable states as their effect. A restored rejection writes no dead letter."""
-
-
-def _committed(first: int, last: int, state: Pending) -> StateBatch:
-    """Return the durable state of a range after the commit of its transaction.
-
-    A release changes it only afterwards, with the leader's next write.
-    """
-    if state.type is AcknowledgeType.RELEASE:
-        return StateBatch(first, last, DurableState.AVAILABLE, state.delivery_count - 1)
-    is_accepted = state.type is AcknowledgeType.ACCEPT
-    return StateBatch(first, last, DurableState.ACKNOWLEDGED if is_accepted else DurableState.ARCHIVED)
-
-
-def _finished_parts(first: int, last: int, batches: Sequence[StateBatch]) -> Iterator[tuple[int, int, bool]]:
-    """Yield the parts of a range, each with whether the durable states say that it is finished."""
-    index = bisect_left(batches, first, key=lambda batch: batch.last)
-    while first <= last:
-        while index < len(batches) and batches[index].state is DurableState.AVAILABLE:
-            index += 1
-        if index == len(batches) or batches[index].first > last:
-            yield first, last, False
-            return
-        batch = batches[index]
-        if first < batch.first:
-            yield first, batch.first - 1, False
-        yield max(first, batch.first), min(last, batch.last), True
-        first, index = batch.last + 1, index + 1
 
 
 def _restored(batch: StateBatch) -> State:

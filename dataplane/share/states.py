@@ -80,6 +80,13 @@ class Available(_State):
 
 
 @dataclass(frozen=True, slots=True)
+class Blocked(_State):
+    """A record that no member may acquire before an earlier record with the same key is finished."""
+
+    delivery_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Delayed(_State):
     """A released record that no member may acquire before its deadline."""
 
@@ -133,11 +140,15 @@ class Changing(_State):
     """Identity of the transition that the write completes."""
 
 
-State = Available | Delayed | Acquired | Pending | Archiving | Finished | Changing
+State = Available | Blocked | Delayed | Acquired | Pending | Archiving | Finished | Changing
 
 ACKNOWLEDGED = Finished(DurableState.ACKNOWLEDGED)
 ARCHIVED = Finished(DurableState.ARCHIVED)
 UNTOUCHED = Available()
+
+
+Waiting = Available | Blocked | Delayed
+"""States of a record that no member holds and that is not given up."""
 
 
 def deadline_of(state: State) -> int:
@@ -158,7 +169,7 @@ def durable_batch(first: int, last: int, state: State) -> StateBatch | None:
             return StateBatch(first, last, finished)
         case Delayed(delivery_count=count, deadline_ms=not_before_ms):
             return StateBatch(first, last, DurableState.AVAILABLE, count, not_before_ms)
-        case Available(delivery_count=count):
+        case Available(delivery_count=count) | Blocked(delivery_count=count):
             pass
         case Acquired(delivery_count=count) | Pending(delivery_count=count) | Archiving(delivery_count=count):
             count -= 1
