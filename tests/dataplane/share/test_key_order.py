@@ -225,9 +225,9 @@ class OrderedHistory(RuleBasedStateMachine):
         self.now_ms += passed_ms
         self.open.append(self.share.expire(self.now_ms))
 
-    @rule(member=st.sampled_from("ab"), were_delivered=st.booleans())
-    def release(self, member: str, were_delivered: bool) -> None:
-        self.open.append(self.share.release(member, were_delivered=were_delivered))
+    @rule(member=st.sampled_from("ab"))
+    def release(self, member: str) -> None:
+        self.open.append(self.share.release(member))
 
     @precondition(lambda self: self.share.dead_letters())
     @rule()
