@@ -27,8 +27,8 @@ from .settling import REMOVED, News
 from .tasks import CommitDue, Tasks
 
 REFUSALS_UNTIL_REMOVED = 2
-"""The number of refusals of one membership that mean that the group has removed it. The first may be of an epoch that
-has grown meanwhile, without news of it."""
+"""The number of refusals of one membership after which the group counts as having removed the member. A first refusal
+may concern an old epoch, while the answer with the next epoch is under way."""
 
 logger = logging.getLogger(__name__)
 
