@@ -44,7 +44,7 @@ class MemberSession:
         return self._known
 
     def fetch(self, wanted: Set[Place]) -> FetchTurn:
-        """Return the session's part of a ShareFetch for these partitions. It opens the session if there is none."""
+        """Return the session's part of a ShareFetch for these partitions. The first request opens the session."""
         self._next = frozenset(wanted)
         return FetchTurn(self._epoch, sorted(wanted - self._known), sorted(self._known - wanted))
 

@@ -179,7 +179,7 @@ class ShareTask(ConsumerRecord, UsedWithAwait):
         return self._held.is_lost
 
     def accept(self) -> Acknowledgement:
-        """Acknowledge that the record was processed, so that it is not delivered again.
+        """Acknowledge that the program has processed the record. The group does not deliver the record again.
 
         Await the result to wait for the broker's answer. Raises LostLock if the lock is known to be lost, RuntimeError
         if the task was acknowledged before, and ClientClosed once the consumer was stopped.

@@ -44,7 +44,7 @@ class ShareTask(ConsumerRecord):
         return self._task.lost
 
     def accept(self) -> Future[None]:
-        """Acknowledge that the record was processed, so that it is not delivered again. See
+        """Acknowledge that the program has processed the record. The group does not deliver the record again. See
         `ottla.ShareTask.accept`."""
         return self._acknowledged(tasks.ShareTask.accept)
 
