@@ -8,11 +8,11 @@ INSTALL := $(BIN)/python .ci/pip_progress.py $(VENV)/install.log --no-compile --
 WHEELS := $(VENV)/wheels
 GSSAPI := import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["gssapi"][0])
 EXTENSIONS := $(wildcard network/*/*.[ch] protocol/*/*.[ch] dataplane/*/*/*.[ch] client/*/*.[ch])
-PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console cli
+PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console lake cli
 
 MINUTES ?= 180
 LINTS := lint-types lint-style lint-public lint-imports lint-commits
-TESTED := protocol metadata_quorum dataplane client spark_integration console cli testing
+TESTED := protocol metadata_quorum dataplane client spark_integration console lake cli testing
 
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
@@ -143,6 +143,7 @@ soak-real: venv
 mutants: venv
 	$(BIN)/python -m tests.simulation.cluster.run --mutants --seeds 0-300
 	$(BIN)/python -m tests.simulation.mirror.run --mutants --seeds 0-100
+	$(BIN)/python -m tests.simulation.share.run --mutants --seeds 0-100
 
 lint: venv
 	@$(MAKE) --no-print-directory -j2 $(LINTS)

@@ -18,6 +18,7 @@ FOLDERS = [
     "client",
     "spark_integration",
     "console",
+    "lake",
     "cli",
 ]
 SPARK_DISCOVERS = "pyspark_ottla"

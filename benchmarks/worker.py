@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
-import json
 import math
 import resource
 import sys
@@ -25,6 +24,8 @@ from aiokafka import AIOKafkaConsumer
 
 from ottla import Consumer, Producer, Worker, WorkerRecord
 from ottla.testing import LocalCluster
+
+from .rounds import record
 
 TOPIC = "worker-benchmark"
 PARTITIONS, KEYS, CONCURRENCY = 8, 1_000, 64
@@ -193,8 +194,7 @@ def main() -> int:
     for name, value in readings.items():
         print(f"{name:50} {value:>12,}")
     if chosen.record is not None:
-        with chosen.record.open("a") as file:
-            file.write(json.dumps({"worker": readings}) + "\n")
+        record(chosen.record, rounds=chosen.rounds, worker=readings)
     return 0
 
 

@@ -37,12 +37,14 @@ daily work (-b HOST:PORT before or after the command, or OTTLA_BOOTSTRAP; localh
   security   certificates of a cluster, and access to it after a lock-out
   txn        list, describe and abort transactions; find those that hang
   mirror     copy topics of another cluster offset by offset, watch and promote them
+  backup     copy a cluster into an object store; 'cluster restore' brings it back
   audit      compare record counts of producers and consumers; find missing records
   objects    delete large values in an object store that no record refers to
-  cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
+  cluster    brokers and quorum; health, reassign, rebalance, decommission, elect, restore
   console    pages for a browser: the state of the cluster, and changes of it
 
-pipelines
+tables and pipelines
+  lake       write topics as Iceberg tables, exactly once
   spark      run a pipeline in Spark, exactly once, as a YAML file describes it
 
 tools
@@ -79,10 +81,12 @@ COMMANDS = {
     "security": "commands.security",
     "txn": "commands.txn",
     "mirror": "commands.mirror",
+    "backup": "commands.backup",
     "audit": "commands.audit",
     "objects": "commands.objects",
     "cluster": "commands.cluster",
     "console": "commands.console",
+    "lake": "commands.lake",
     "spark": "commands.spark",
     "profile": "commands.profile",
     "log": "commands.log",

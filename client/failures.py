@@ -156,6 +156,16 @@ class UnreadableValue(UnreadableRecords):
         return isinstance(self.reason, NoObjectStore)
 
 
+class LostLock(ClientError):
+    """A record of a share group whose lock ended before the acknowledgement counted.
+
+    The group delivers the record again, to any of its members. If the connection broke after the acknowledgement was
+    sent, the acknowledgement may have counted.
+    """
+
+    error_code = ErrorCode.INVALID_RECORD_STATE
+
+
 class MadeBeforeFork(ClientError):
     """A synchronous client used in a forked child but made by the parent, which keeps its connections."""
 
@@ -246,6 +256,14 @@ class ObjectDamaged(ObjectStoreFailed):
 
 class ObjectMissing(ObjectStoreFailed):
     """An object that the store does not have."""
+
+
+class BackupUnusable(ClientError):
+    """A backup that cannot be used as asked: no such cut or topic, a later format, or a missing or damaged object."""
+
+
+class BackupRefused(ClientError):
+    """A backup or restoration that does not begin or continue, since another one, or the cluster, is in its way."""
 
 
 _DENIED: Final = {

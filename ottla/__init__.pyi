@@ -92,6 +92,9 @@ from .client.admin import (
     QuorumDescription as QuorumDescription,
 )
 from .client.admin import (
+    ShareGroupOffset as ShareGroupOffset,
+)
+from .client.admin import (
     TransactionDescription as TransactionDescription,
 )
 from .client.admin import (
@@ -162,6 +165,9 @@ from .client.failures import (
 )
 from .client.failures import (
     LeftInSpool as LeftInSpool,
+)
+from .client.failures import (
+    LostLock as LostLock,
 )
 from .client.failures import (
     MadeBeforeFork as MadeBeforeFork,
@@ -241,6 +247,18 @@ from .client.records import (
 from .client.records import (
     TopicPartition as TopicPartition,
 )
+from .client.rejection import (
+    Reject as Reject,
+)
+from .client.sharing.consumer import (
+    ShareConsumer as ShareConsumer,
+)
+from .client.sharing.tasks import (
+    Acknowledgement as Acknowledgement,
+)
+from .client.sharing.tasks import (
+    ShareTask as ShareTask,
+)
 from .client.spool.frames import (
     SpooledRecord as SpooledRecord,
 )
@@ -285,9 +303,6 @@ from .client.worker.stats import (
 )
 from .client.worker.worker import (
     Worker as Worker,
-)
-from .client.worker.worker_record import (
-    Reject as Reject,
 )
 from .client.worker.worker_record import (
     WorkerRecord as WorkerRecord,

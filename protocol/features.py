@@ -63,9 +63,11 @@ of theirs.
 
 2: all nodes know dead letters of share groups (KIP-1191).
 """
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+"""The topic with the states of share-partitions. It is created for the first share group."""
 SHARE_GROUPS: Final = 1
 SHARE_WITH_DEAD_LETTERS: Final = 2
-SHARE_SERVED: Final[int] = SHARE_GROUPS
+SHARE_SERVED: Final[int] = SHARE_WITH_DEAD_LETTERS
 """The highest level that this program serves. At 0 clients see neither the feature nor the settings of share groups
 (`settings/config_share.py`)."""
 SHARE_ORDERED: Final[bool] = False

@@ -19,6 +19,7 @@ FOLDERS = (
     "client",
     "spark_integration",
     "console",
+    "lake",
     "cli",
     "ottla",
 )

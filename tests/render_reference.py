@@ -15,6 +15,7 @@ from ottla.client.declared_options import DeclaredOption
 from ottla.client.exactly_once.options import EXACTLY_ONCE_OPTIONS
 from ottla.client.producing.options import PRODUCER_OPTIONS, WRITER_OPTIONS
 from ottla.client.security.options import SecurityOptions
+from ottla.client.sharing.options import SHARE_OPTIONS
 from ottla.client.worker.options import WORKER_OPTIONS
 from tests.reference import command_line, spark
 from tests.reference.markdown import code, paragraph, table
@@ -32,6 +33,8 @@ CLIENTS = (
     ottla.TransactionWriter,
     ottla.Transaction,
     ottla.ConsumedBatch,
+    ottla.ShareConsumer,
+    ottla.ShareTask,
 )
 SECURITY = tuple(option for option in PRODUCER_OPTIONS if option.group is SecurityOptions)
 
@@ -45,6 +48,8 @@ def render() -> dict[str, str]:
         "admin.md": client_page(ottla.Admin, ADMIN_OPTIONS),
         "exactly-once.md": client_page(ottla.ExactlyOnce, EXACTLY_ONCE_OPTIONS),
         "worker.md": client_page(ottla.Worker, WORKER_OPTIONS),
+        "share-consumer.md": client_page(ottla.ShareConsumer, SHARE_OPTIONS),
+        "share-task.md": client_page(ottla.ShareTask, ()),
         "transaction-writer.md": client_page(ottla.TransactionWriter, WRITER_OPTIONS),
         "transaction.md": client_page(ottla.Transaction, ()),
         "consumed-batch.md": client_page(ottla.ConsumedBatch, ()),
@@ -190,6 +195,8 @@ ROWS = (
     ("[admin.md](admin.md)", "`Admin`: every option and call"),
     ("[exactly-once.md](exactly-once.md)", "`ExactlyOnce`: every option and call"),
     ("[worker.md](worker.md)", "`Worker`: every option and call"),
+    ("[share-consumer.md](share-consumer.md)", "`ShareConsumer`: every option and call"),
+    ("[share-task.md](share-task.md)", "`ShareTask`: every call"),
     ("[transaction-writer.md](transaction-writer.md)", "`TransactionWriter`: every option and call"),
     ("[transaction.md](transaction.md)", "`Transaction`: every call"),
     ("[consumed-batch.md](consumed-batch.md)", "`ConsumedBatch`: every call"),

@@ -31,7 +31,7 @@ PACKAGES = (
     "metadata_quorum",
     "ottla",
 )
-PACKAGES += ("examples", "network", "protocol", "spark_integration", "tests", ".ci", ".typing")
+PACKAGES += ("examples", "lake", "network", "protocol", "spark_integration", "tests", ".ci", ".typing")
 SOURCES = (".py", ".pyi", ".c", ".h")
 
 RULES = re.compile(r"\brules?\s+((?:T?\d+)(?:(?:, | and | to |-)T?\d+)*)\b", re.IGNORECASE)

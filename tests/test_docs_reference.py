@@ -11,6 +11,7 @@ from ottla.client.consuming.options import CONSUMER_OPTIONS
 from ottla.client.declared_options import DeclaredOption
 from ottla.client.exactly_once.options import EXACTLY_ONCE_OPTIONS
 from ottla.client.producing.options import PRODUCER_OPTIONS
+from ottla.client.sharing.options import SHARE_OPTIONS
 from ottla.client.worker.options import WORKER_OPTIONS
 from ottla.spark_integration.options import OptionRow
 from ottla.spark_integration.sink import options as sink
@@ -24,6 +25,7 @@ CLIENT_OPTIONS = {
     *ADMIN_OPTIONS,
     *EXACTLY_ONCE_OPTIONS,
     *WORKER_OPTIONS,
+    *SHARE_OPTIONS,
 }
 SENTENCE = re.compile(r"[A-Z].*\.", re.DOTALL)
 SIZES = re.compile(r"_(bytes|memory|size)(_max)?$|^(batch|buffer|max_request)_")

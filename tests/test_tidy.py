@@ -19,6 +19,7 @@ FLOORS = (
     "client",
     "spark_integration",
     "console",
+    "lake",
     "cli",
     "ottla",
 )

@@ -25,6 +25,7 @@ from .options import ADMIN_OPTIONS
 from .placement import OngoingReassignment, PlacementAdmin
 from .quotas import QuotaAdmin
 from .records import RecordAdmin
+from .share_groups import ShareGroupAdmin
 from .throttles import ThrottleAdmin
 from .tokens import DelegationToken, TokenAdmin
 from .topics import TopicAdmin
@@ -50,6 +51,7 @@ from .values import (
     NewTopic,
     ProducerDescription,
     QuorumDescription,
+    ShareGroupOffset,
     TransactionDescription,
     TransactionListing,
 )
@@ -86,6 +88,7 @@ __all__ = [
     "OngoingReassignment",
     "ProducerDescription",
     "QuorumDescription",
+    "ShareGroupOffset",
     "TransactionDescription",
     "TransactionListing",
     "UserLogin",
@@ -100,6 +103,7 @@ class Admin(
     ThrottleAdmin,
     ClusterAdmin,
     GroupAdmin,
+    ShareGroupAdmin,
     PlacementAdmin,
     RecordAdmin,
     LogDirAdmin,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ..records import TopicPartition
 from . import Admin
+from .group_seek import SHARE_TYPE
 from .records import LATEST
-from .values import GroupDescription, GroupMember
+from .values import GroupDescription, GroupMember, ShareGroupOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,20 @@ class PartitionLag:
         if self.current is None or self.end is None:
             return None
         return max(0, self.end - self.current)
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionLag(PartitionLag):
+    """The lag of a share group in one partition. `current` is the group's start offset. Several members may have the
+    partition, so it has no owner."""
+
+    unfinished: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """The number of records that are not finished, as the group's coordinator knows it. Records behind the start
+        offset may be finished, too."""
+        return self.unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +109,45 @@ def put_together(
     return GroupReport(group, tuple(rows))
 
 
+def put_shared_together(
+    group: GroupDescription,
+    offsets: Mapping[TopicPartition, ShareGroupOffset],
+    ends: Mapping[TopicPartition, object],
+) -> GroupReport:
+    """Return the lag report of a share group, as `put_together` does. Pure."""
+    assigned = {partition for member in group.members for partition in member.partitions}
+    rows = []
+    for partition in sorted({*offsets, *assigned}):
+        end, offset = ends.get(partition), offsets.get(partition)
+        rows.append(
+            SharePartitionLag(
+                partition,
+                None if offset is None else offset.start,
+                end if isinstance(end, int) else None,
+                None,
+                None if offset is None else offset.lag,
+            )
+        )
+    return GroupReport(group, tuple(rows))
+
+
 async def report(admin: Admin, names: list[str]) -> list[GroupReport]:
-    """Fetch these groups, their committed offsets and the ends of the partitions, and return a lag report for each
-    group. The ends of all groups are fetched at once."""
+    """Fetch these groups, their committed offsets or start offsets, and the ends of the partitions. Return a lag report
+    for each group. The ends of all groups are fetched at once."""
     groups = await admin.describe_groups(names)
-    committed = {name: await admin.committed_offsets(name) for name in names}
+    shared = {
+        group.group_id: await admin.share_group_offsets(group.group_id)
+        for group in groups
+        if group.type == SHARE_TYPE
+    }
+    committed = {name: await admin.committed_offsets(name) for name in names if name not in shared}
     asked = {partition for offsets in committed.values() for partition in offsets}
+    asked |= {partition for places in shared.values() for partition in places}
     asked |= {partition for group in groups for member in group.members for partition in member.partitions}
     ends = await admin.list_offsets(dict.fromkeys(sorted(asked), LATEST))
-    return [put_together(group, committed[group.group_id], ends) for group in groups]
+    return [
+        put_together(group, committed[group.group_id], ends)
+        if group.group_id in committed
+        else put_shared_together(group, shared[group.group_id], ends)
+        for group in groups
+    ]

@@ -1,4 +1,4 @@
-"""Computation of new committed offsets for a group without members."""
+"""Computation of new offsets for a group without members: committed offsets, or the start offsets of a share group."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..records import TopicPartition
-from . import Admin
+from . import Admin, GroupDescription
 from .records import EARLIEST, LATEST
 
 Offsets = dict[TopicPartition, int]
 MOVABLE_STATES = ("Empty", "Dead")
+SHARE_TYPE = "share"
 
 
 class CannotSeek(ValueError):
@@ -40,21 +41,52 @@ def within(
 
 
 async def check_has_no_members(admin: Admin, group_id: str) -> None:
-    """Raise CannotSeek if the group has members, since its members would commit over the new offsets.
+    """Raise CannotSeek if the group has members, since its members would commit over the new offsets. Brokers refuse to
+    move those of a share group with members.
 
     A group that does not exist is accepted; it is created by the commit.
     """
+    group = await _described(admin, group_id)
+    if group is not None and (group.members or group.state not in MOVABLE_STATES):
+        members = "1 member" if len(group.members) == 1 else f"{len(group.members)} members"
+        why = "" if group.type == SHARE_TYPE else ", they would commit over it"
+        raise CannotSeek(f"group {group_id!r} is {group.state} with {members}: stop them first{why}")
+
+
+async def _described(admin: Admin, group_id: str) -> GroupDescription | None:
+    """Return the description of a group; None if it does not exist."""
     try:
         (group,) = await admin.describe_groups([group_id])
     except KafkaError as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        return
-    if group.members or group.state not in MOVABLE_STATES:
-        members = "1 member" if len(group.members) == 1 else f"{len(group.members)} members"
-        raise CannotSeek(
-            f"group {group_id!r} is {group.state} with {members}: stop them first, they would commit over it"
-        )
+        return None
+    return group
+
+
+async def is_share_group(admin: Admin, group_id: str) -> bool:
+    """Return whether a group exists and is a share group."""
+    group = await _described(admin, group_id)
+    return group is not None and group.type == SHARE_TYPE
+
+
+async def kept_offsets(admin: Admin, group_id: str) -> Offsets:
+    """Return the offset at which a group continues in each partition: its committed offsets, or the start offsets of a
+    share group. It is empty for a group that does not exist."""
+    if not await is_share_group(admin, group_id):
+        return await admin.committed_offsets(group_id)
+    places = await admin.share_group_offsets(group_id)
+    return {partition: place.start for partition, place in places.items() if place.start is not None}
+
+
+async def move_offsets(
+    admin: Admin, group_id: str, offsets: Offsets
+) -> dict[TopicPartition, KafkaError | None]:
+    """Let a group without members continue at these offsets. Returns the result of each partition: None, or the
+    error."""
+    if await is_share_group(admin, group_id):
+        return await admin.alter_share_group_offsets(group_id, offsets)
+    return await admin.alter_offsets(group_id, offsets)
 
 
 async def offsets_after(

@@ -1,4 +1,7 @@
-"""Groups, classic and KIP-848: methods that list and describe them, and read, move and delete their offsets."""
+"""Groups: methods that list, describe and delete them, and read, move and delete their committed offsets.
+
+The start offsets of share groups have methods of their own, in `share_groups.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,8 @@ from ...protocol.messages.offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from ...protocol.messages.share_group_description import Assignment as SharedAssignment
+from ...protocol.messages.share_group_description import ShareGroupDescribeRequest
 from ..bounds import Milliseconds, Offset
 from ..connections.coordinator import OF_GROUP, Coordinator
 from ..connections.metadata import BrokerAddress
@@ -80,7 +85,8 @@ class GroupAdmin(AdminBase):
         ]
 
     async def describe_groups(self, names: Iterable[str]) -> list[GroupDescription]:
-        """Return state and members of groups, asked from each group's coordinator. Raises GROUP_ID_NOT_FOUND."""
+        """Return state and members of groups, asked from each group's coordinator: classic, consumer and share groups.
+        Raises GROUP_ID_NOT_FOUND."""
         return [await self.session.with_retries(lambda name=name: self._describe(name)) for name in names]  # type: ignore[misc]
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
@@ -207,8 +213,8 @@ class GroupAdmin(AdminBase):
         return None
 
     async def _describe(self, name: str) -> GroupDescription:
-        """Return the description of a group, classic or KIP-848. The KIP-848 API is asked first, as it does not know
-        classic groups."""
+        """Return the description of a group. The API of KIP-848 is asked first, then that of classic groups, and last
+        that of share groups, as none of them knows groups of another type."""
         coordinator = self._coordinator(name)
         where = (await coordinator.connection()).address
         try:
@@ -236,6 +242,8 @@ class GroupAdmin(AdminBase):
             )
         response = await coordinator.ask(DescribeGroupsRequest(groups=[name]))
         (group,) = response.groups
+        if group.group_state == "Dead" and (shared := await self._describe_shared(name)) is not None:
+            return shared
         if group.error_code:
             error = ErrorCode.of(group.error_code)
             raise cluster_error(
@@ -244,6 +252,32 @@ class GroupAdmin(AdminBase):
         if group.group_state == "Dead":
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
         return classic_description(group, where)
+
+    async def _describe_shared(self, name: str) -> GroupDescription | None:
+        """Return the description of a share group; None if the group is none, or the broker knows no share groups."""
+        coordinator = self._coordinator(name)
+        try:
+            (found,) = (await coordinator.ask(ShareGroupDescribeRequest(group_ids=[name]))).groups
+        except VersionUnsupported:
+            return None
+        if ErrorCode.of(found.error_code) in _NO_GROUP:
+            return None
+        check(found.error_code, f"group {name!r}", found.error_message, operation="DESCRIBE", name=name)
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                None,
+                member.client_id,
+                member.client_host,
+                _partitions_of(member.assignment),
+                member.member_epoch,
+            )
+            for member in found.members
+        )
+        where = (await coordinator.connection()).address
+        return GroupDescription(
+            name, found.group_state, "share", "share", found.assignor_name, where, members
+        )
 
     def _coordinator(self, group_id: str) -> Coordinator:
         return Coordinator(self.session.cluster, group_id, OF_GROUP, lane="")
@@ -280,7 +314,7 @@ def _committed(
     return found
 
 
-def _partitions_of(assignment: Assignment) -> tuple[TopicPartition, ...]:
+def _partitions_of(assignment: Assignment | SharedAssignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic.topic_name, index)
         for topic in assignment.topic_partitions

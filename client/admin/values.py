@@ -161,7 +161,8 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group, classic or consumer (KIP-848), as its coordinator describes it."""
+    """A group, classic, consumer (KIP-848) or share (KIP-932), as its coordinator describes it. The members of a share
+    group may have partitions in common."""
 
     group_id: str
     state: str
@@ -170,6 +171,15 @@ class GroupDescription:
     assignor: str
     coordinator: BrokerAddress
     members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupOffset:
+    """The place of a share group in a partition. `start` is the first offset whose record is not finished; None if the
+    group has not begun. `lag` is the number of records that are not finished; None if it is unknown."""
+
+    start: int | None
+    lag: int | None
 
 
 @dataclass(frozen=True, slots=True)

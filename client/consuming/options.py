@@ -322,10 +322,10 @@ class ConsumerSettings:
         )
 
 
-def check_topics(topics: Sequence[object]) -> None:
-    """Check the topics, a consumer's positional arguments. Raises TypeError and ValueError."""
+def check_topics(topics: Sequence[object], client: str = "Consumer") -> None:
+    """Check the topics, the positional arguments of a `client`. Raises TypeError and ValueError."""
     for topic in topics:
         if isinstance(topic, list | tuple | set | frozenset):
             right = ", ".join(map(repr, topic))
-            raise TypeError(f"topics are given one by one: Consumer({right}), not Consumer({topic!r})")
+            raise TypeError(f"topics are given one by one: {client}({right}), not {client}({topic!r})")
         topic_name(topic)

@@ -208,6 +208,8 @@ class SplittingOptions:
     def __post_init__(self) -> None:
         """Raise TypeError and ValueError for an invalid value or combination."""
         check_large_messages(self.large_messages, self.large_message_store)
+        if self.large_messages is True and self.large_message_store is not None:
+            raise ValueError("a producer's large_message_store needs large_messages='reference'")
         if self.large_messages is False and self.large_message_segment_size is not None:
             raise ValueError("large_messages=False and large_message_segment_size exclude each other")
 

@@ -1,7 +1,7 @@
 """Synchronous clients for scripts, notebooks and executors: the names and options of `ottla`, without `await`.
 
     from ottla import NewTopic
-    from ottla.sync import Admin, Consumer, Producer, TransactionWriter
+    from ottla.sync import Admin, Consumer, Producer, ShareConsumer, TransactionWriter
 
     with Admin(bootstrap_servers="localhost:9092") as admin:
         admin.create_topics([NewTopic("orders", num_partitions=3)])
@@ -24,6 +24,11 @@
             print(record.value)
             consumer.commit()
 
+    with ShareConsumer("tasks", group_id="mailers", bootstrap_servers="localhost:9092") as queue:
+        for task in queue:
+            with task:  # accepted at the end of the block, released when that raises
+                print(task.value)
+
 All clients of a process share one event loop on a dedicated thread, which begins with the first client and ends with
 the interpreter. A call waits for its work on that loop. `timeout_ms`, if a call has it, bounds the wait with
 RequestTimedOut. Control-C ends the wait: the work is cancelled, and the client can be used as before. A thread with
@@ -38,6 +43,7 @@ from .admin import Admin
 from .consumer import Consumer
 from .exactly_once import ConsumedBatch, ExactlyOnce
 from .producer import Producer, Transaction, TransactionWriter
+from .share_consumer import ShareConsumer, ShareTask
 from .worker import Worker
 
 __all__ = [
@@ -46,6 +52,8 @@ __all__ = [
     "Consumer",
     "ExactlyOnce",
     "Producer",
+    "ShareConsumer",
+    "ShareTask",
     "Transaction",
     "TransactionWriter",
     "Worker",

@@ -60,6 +60,10 @@ class Admin(Facade):
     alter_offsets = blocking(admin.Admin.alter_offsets)
     delete_offsets = blocking(admin.Admin.delete_offsets)
 
+    share_group_offsets = blocking(admin.Admin.share_group_offsets)
+    alter_share_group_offsets = blocking(admin.Admin.alter_share_group_offsets)
+    delete_share_group_offsets = blocking(admin.Admin.delete_share_group_offsets)
+
     list_offsets = blocking(admin.Admin.list_offsets)
     delete_records = blocking(admin.Admin.delete_records)
 

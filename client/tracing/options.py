@@ -20,8 +20,8 @@ class TracingOptions:
     tracing: bool = optional(
         False,
         "Whether records and their handling are traced by OpenTelemetry. A sent record gets the W3C trace context as "
-        "a header. `async for` over a Consumer, and the handler of a Worker, handle each record in a span, which is "
-        "linked to that context. Needs the extra `otel`.",
+        "a header. `async for` over a Consumer, the handler of a Worker, and the block of a ShareTask handle each "
+        "record in a span, which is linked to that context. Needs the extra `otel`.",
     )
 
     def creation(self, client_id: str) -> Creation | None:

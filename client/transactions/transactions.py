@@ -9,7 +9,7 @@ one after the other over one connection: the cluster must never see them in anot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,7 @@ from ..failures import (
     RequestTimedOut,
     TransactionAborted,
     TransactionFailed,
+    VersionUnsupported,
 )
 from ..lifecycle import Lifecycle
 from ..producing.accumulator import ProducerIdentity
@@ -249,6 +250,33 @@ class Transactions:
                 f"offsets of group {group.group_id!r}",
                 _FIRST_OFFSETS_THAT_ADD if self._state.adds_by_writing else _FIRST_OFFSETS_THAT_ADD - 1,
             )
+
+    async def acknowledge_records(self, ask: Callable[[str, ProducerIdentity], Awaitable[None]]) -> None:
+        """Acknowledge records of share groups with the transaction.
+
+        `ask` sends TxnShareAcknowledge over a share session, under the transactional id and the identity that it gets.
+        It raises KafkaError if an acknowledgement was refused, or may not have arrived: the transaction then fails, and
+        has to be aborted. Raises VersionUnsupported below transaction version 2.
+        """
+        self._life.check_loop()
+        self._state.require(ProducerPhase.OPEN)
+        if not self._state.adds_by_writing:
+            raise VersionUnsupported(
+                f"records cannot be acknowledged in transactions: the cluster has {VERSION_FEATURE} below 2"
+            )
+        self._state.reached_cluster = True
+        useful = self._state.while_it_lasts()
+        with self._before_the_end():
+            try:
+                await ask(self._state.transactional_id, self._identity)
+            except KafkaError as error:
+                if not useful():
+                    raise TransactionAborted(f"the transaction is over ({error})") from error
+                raise self._failed(error, fatal=False) from error
+            except asyncio.CancelledError:
+                if useful():
+                    self._failed(RequestTimedOut("acknowledgements: the caller gave up waiting"), fatal=False)
+                raise
 
     async def close(self) -> None:
         """Abort an open transaction if that can be done soon."""

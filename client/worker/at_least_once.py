@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..backoff import Backoff
@@ -13,7 +14,7 @@ from ..exactly_once.batch import NewRecord
 from ..producer import Producer
 from ..records import OffsetAndMetadata
 from .partition_tasks import Task
-from .settling import News, passes
+from .settling import CLOSE_S, News, passes, send_results
 from .tasks import Tasks
 
 logger = logging.getLogger(__name__)
@@ -94,10 +95,12 @@ class AtLeastOnce:
             logger.warning("offsets could not be committed, and their records are worked on again: %s", error)
 
     async def stop(self) -> None:
-        """Close the producer."""
+        """Close the producer. Records that the cluster has not taken by then are dropped soon."""
         for sending in self._sending:
             sending.cancel()
-        await self.producer.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.producer.stop()
 
     def _finish(self, task: Task) -> None:
         self._tasks.release(task)
@@ -107,19 +110,7 @@ class AtLeastOnce:
 
     async def _send(self, task: Task, results: Sequence[NewRecord]) -> None:
         try:
-            deliveries = [
-                await self.producer.send(
-                    new.topic,
-                    new.value,
-                    new.key,
-                    partition=new.partition,
-                    timestamp_ms=new.timestamp_ms,
-                    headers=new.headers,
-                )
-                for new in results
-            ]
-            for delivery in deliveries:
-                await delivery
+            await send_results(self.producer, results)
         except KafkaError as error:
             error.add_note(
                 "A record that a worker sends failed; the record that it belongs to is not finished."

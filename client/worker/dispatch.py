@@ -16,13 +16,14 @@ from ..error_names import error_type
 from ..exactly_once.batch import NewRecord
 from ..failures import SerializationFailed
 from ..records import ConsumerRecord, TopicPartition
+from ..rejection import Reject
 from .handlers import HandlerCaller
 from .letters import DeadLetter, error_text, letter_headers
 from .partition_tasks import Task
 from .retry_notes import note_headers, retry_topic
 from .settling import News, Settlement, check_result, gone_or_done
 from .tasks import DeferredRetry, Halted, HeldRetry, LetterDue, OutdatedResult, Tasks, Verdict
-from .worker_record import Reject, WorkerRecord
+from .worker_record import WorkerRecord
 
 if TYPE_CHECKING:
     from ..tracing.attempts import AttemptTraces
@@ -44,6 +45,8 @@ class Dispatch:
 
     Runners, at most `concurrency`, await the handlers: each takes one task after the other, until none may start. A
     runner ends early if it was cancelled, or if a handler has changed its context variables. Another takes its place.
+    Further runners start while the others are in handlers that wait, and at most double in a pass of the loop. So
+    handlers that wait for nothing have one runner, and do not keep the loop from its other work.
 
     Invariant: a task runs, waits or is settled until it is released; then the next task of its lane may start.
     """
@@ -81,7 +84,15 @@ class Dispatch:
         self._cancelling: set[Task] = set()
         """The tasks that were cancelled, and still run."""
         self._timer: asyncio.TimerHandle | None = None
+        self._starts_left = 1
+        """The number of runners that may start in this pass of the loop."""
+        self._more_starts_are_due = False
+        """True if the next pass of the loop decides about further starts."""
+        self._turn_waiters = 0
+        """The number of runners that wait for their next turn, and then take the next tasks."""
         self._turn_ends_s = 0.0
+        self._turn_is_new = False
+        """True until a runner takes the turn: in each turn one works, however long the loop's other work is."""
         self._turn_is_due = False
         """True if the next pass of the loop begins a new turn."""
 
@@ -98,11 +109,27 @@ class Dispatch:
 
     def pump(self) -> None:
         """Start tasks while there is room, and set a timer for the next one that waits."""
-        while len(self._runners) < self._concurrency and (task := self._next()) is not None:
+        while self._may_start_runner() and (task := self._next()) is not None:
+            self._starts_left -= 1
             runner = self._loop.create_task(self._run(task), context=self._context.copy())
             self._running[task] = runner
             self._runners.add(runner)
             runner.add_done_callback(partial(self._ended, task))
+
+    def _may_start_runner(self) -> bool:
+        """Return whether a runner may start now. If not, the next pass of the loop decides anew."""
+        if len(self._runners) >= self._concurrency:
+            return False
+        if not (self._starts_left or self._more_starts_are_due):
+            self._more_starts_are_due = True
+            self._loop.call_soon(self._start_more)
+        return self._starts_left > 0
+
+    def _start_more(self) -> None:
+        self._more_starts_are_due = False
+        if not self._turn_waiters:
+            self._starts_left = max(1, len(self._runners))
+            self.pump()
 
     def _next(self) -> Task | None:
         """Return the next task, which runs from now on. If none may start now, set a timer for the next one that
@@ -140,11 +167,11 @@ class Dispatch:
         waited = list(tasks)
         if await gone_or_done(waited, self.news, self._loop.time() + drain_s):
             return
-        late = [task for task in waited if task.running]
-        logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
+        if late := [task for task in waited if task.running]:
+            logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
         self.cancel(late)
-        if not await gone_or_done(waited, self.news, self._loop.time() + CANCEL_GRACE_S):
-            stuck = [_where(task.record) for task in waited if task.running]
+        await gone_or_done(waited, self.news, self._loop.time() + CANCEL_GRACE_S)
+        if stuck := [_where(task.record) for task in waited if task.running]:
             logger.error("%d handlers go on in spite of their cancellation: %s", len(stuck), ", ".join(stuck))
 
     async def abandon(self) -> None:
@@ -167,20 +194,27 @@ class Dispatch:
             if runner.cancelling() or not _is_current(context):
                 return
             if self._loop.time() >= self._turn_ends_s:
-                await self._end_turn()
+                await self._next_turn()
             task = self._next()
             if task is not None and len(self._runners) < self._concurrency:
                 self.pump()  # The end of a task may let several others start.
 
-    async def _end_turn(self) -> None:
+    async def _next_turn(self) -> None:
         """Let other work of the loop go on. All runners share a turn, so that many of them take no more time."""
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            self._loop.call_soon(self._begin_turn)
-        await asyncio.sleep(0)
+        self._turn_waiters += 1
+        try:
+            while not self._turn_is_new and self._loop.time() >= self._turn_ends_s:
+                if not self._turn_is_due:
+                    self._turn_is_due = True
+                    self._loop.call_soon(self._begin_turn)
+                await asyncio.sleep(0)
+            self._turn_is_new = False
+        finally:
+            self._turn_waiters -= 1
 
     def _begin_turn(self) -> None:
         self._turn_is_due = False
+        self._turn_is_new = True
         self._turn_ends_s = self._loop.time() + TURN_S
 
     def _ended(self, first: Task, runner: asyncio.Task[None]) -> None:
@@ -199,7 +233,9 @@ class Dispatch:
 
     async def _work(self, task: Task) -> None:
         try:
-            results = await self._results(task)
+            results = await (
+                self._attempt(task, None) if self._traces is None else self._in_span(task, self._traces)
+            )
         except asyncio.CancelledError as error:
             if task in self._cancelling or self._is_stopping:
                 self.tasks.cancelled(task)
@@ -218,12 +254,10 @@ class Dispatch:
             self._cancelling.discard(task)
             self.news.tell()
 
-    async def _results(self, task: Task) -> Sequence[NewRecord]:
-        """Make an attempt, in a span if there are traces, and return the records that the handler sent."""
-        if self._traces is None:
-            return await self._attempt(task, None)
-        with self._traces.span(task.record, task.failures + 1):
-            return await self._attempt(task, self._traces.creation)
+    async def _in_span(self, task: Task, traces: AttemptTraces) -> Sequence[NewRecord]:
+        """Make an attempt in a span, and return the records that the handler sent."""
+        with traces.span(task.record, task.failures + 1):
+            return await self._attempt(task, traces.creation)
 
     async def _attempt(self, task: Task, creation: Creation | None) -> Sequence[NewRecord]:
         """Call the handler, and return the records that it sent."""
@@ -302,10 +336,13 @@ class Dispatch:
                 )
             case LetterDue():
                 logger.error(
-                    "a record becomes a dead letter after %d attempts (%s)",
+                    "attempt %d failed, and the record becomes a dead letter (%s): %s",
                     task.failures,
                     where,
-                    exc_info=error,
+                    what,
+                    exc_info=None
+                    if isinstance(error, Reject)
+                    else error,  # A decision of the handler needs no trace.
                 )
             case OutdatedResult():
                 logger.info("an attempt failed whose partition was given up (%s): %s", where, what)

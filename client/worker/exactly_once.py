@@ -16,13 +16,19 @@ from ...protocol.errors import KafkaError
 from ...protocol.messages.offsets import NO_GENERATION
 from ..backoff import Backoff
 from ..consumer import Consumer
+from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..exactly_once.batch import NewRecord
 from ..exactly_once.output import Output, cured_by_aborting
+from ..failures import TransactionFailed
 from ..producer import Producer
 from ..records import TopicPartition
 from .partition_tasks import Task
-from .settling import News
+from .settling import REMOVED, News
 from .tasks import CommitDue, Tasks
+
+REFUSALS_UNTIL_REMOVED = 2
+"""The number of refusals of one membership that mean that the group has removed it. The first may be of an epoch that
+has grown meanwhile, without news of it."""
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +66,10 @@ class InTransactions:
         self._under_way = False
         self._is_over = False
         self._flushes = 0
+        self._refused: ConsumerGroupMetadata | None = None
+        """The membership that the group has refused last."""
+        self._refusals = 0
+        """The number of times that the group has refused that membership."""
 
     async def start(self) -> None:
         """Reach the cluster, and fence an earlier producer with the transactional id. Raises KafkaError."""
@@ -91,12 +101,18 @@ class InTransactions:
             self._news.tell()
 
     async def flush(self) -> None:
-        """Wait until all results settled before are committed, or belong to lost partitions. Raises nothing."""
+        """Wait until all results settled before are committed, or belong to lost partitions. Raises nothing.
+
+        A handover waits for it, and only after the handover the member learns that the group has removed it. So it
+        returns once the group refuses the member, too.
+        """
         self._flushes += 1
         self._news.tell()
         self._due.set()
         try:
-            while (self._ended or self._under_way or self._tasks.is_dirty) and not self._is_over:
+            while (self._ended or self._under_way or self._tasks.is_dirty) and not (
+                self._is_over or self._is_removed
+            ):
                 await self._news.wait()
         finally:
             self._flushes -= 1
@@ -168,9 +184,28 @@ class InTransactions:
         member = self._consumer.group_metadata()
         if member.generation == NO_GENERATION or any(commit.tasks.gone for commit in due.values()):
             await producer.abort_transaction()
+            self._news.tell()
             await asyncio.sleep(max(self._backoff.next_s(), 0.01))
             return False
         places = {partition: commit.place for partition, commit in due.items()}
-        await self._output.commit(places, member, lambda: True)
+        try:
+            await self._output.commit(places, member, lambda: True)
+        except KafkaError as error:
+            self._note_refusal(member, error)
+            raise
         self._tasks.committed(due.values())
         return True
+
+    def _note_refusal(self, member: ConsumerGroupMetadata, error: KafkaError) -> None:
+        reason = error.__cause__ if isinstance(error, TransactionFailed) else error
+        if isinstance(reason, KafkaError) and reason.code in REMOVED:
+            self._refusals = self._refusals + 1 if member == self._refused else 1
+            self._refused = member
+            self._news.tell()
+
+    @property
+    def _is_removed(self) -> bool:
+        """True if the group has gone on without the member, so that its results under way are void."""
+        member = self._consumer.group_metadata()
+        is_refused = member == self._refused and self._refusals >= REFUSALS_UNTIL_REMOVED
+        return is_refused or member.generation == NO_GENERATION

@@ -24,10 +24,11 @@ logger = logging.getLogger(__name__)
 class Calls(Protocol):
     """A way to call a handler."""
 
-    async def prepare(self, record: WorkerRecord) -> None:
-        """Do work before a call that does not belong to its time."""
+    @property
+    def prepare(self) -> Callable[[WorkerRecord], Awaitable[None]] | None:
+        """The work before a call that does not belong to its time; None if there is none."""
 
-    async def call(self, record: WorkerRecord) -> object:
+    def call(self, record: WorkerRecord) -> Awaitable[object]:
         """Call the handler, and wait for its end. Raises its exception."""
 
     def close(self) -> None:
@@ -37,15 +38,14 @@ class Calls(Protocol):
 class CoroutineCalls:
     """Calls of a coroutine function, as part of the caller's task."""
 
+    prepare = None
+
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
-    async def prepare(self, record: WorkerRecord) -> None:
-        """Do nothing: a call needs no preparation."""
-
-    async def call(self, record: WorkerRecord) -> object:
+    def call(self, record: WorkerRecord) -> Awaitable[object]:
         """Call the handler, and wait for its end. Raises its exception."""
-        return await self._handler(record)
+        return self._handler(record)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """End nothing: tasks belong to the caller."""
@@ -54,12 +54,11 @@ class CoroutineCalls:
 class ThreadCalls:
     """Calls of a plain function in threads."""
 
+    prepare = None
+
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._threads = HandlerThreads("ottla-worker")
-
-    async def prepare(self, record: WorkerRecord) -> None:
-        """Do nothing: a call needs no preparation."""
 
     async def call(self, record: WorkerRecord) -> object:
         """Call the handler in a thread, and wait for its end. Raises its exception.
@@ -113,17 +112,22 @@ class HandlerCaller:
         Raises its exception, TimeoutError after the timeout, and TypeError for a generator, none of whose code has
         run.
         """
-        await self._calls.prepare(record)
-        if self._timeout_s is None:
-            await self._call(record)
-            return
-        late = asyncio.get_running_loop().call_later(self._timeout_s + STUCK_S, self._report, record)
+        if (prepare := self._calls.prepare) is not None:
+            await prepare(record)
+        if self._timeout_s is not None:
+            await self._call_within(self._timeout_s, record)
+        elif (result := await self._calls.call(record)) is not None:
+            await self._check(result)
+
+    async def _call_within(self, timeout_s: float, record: WorkerRecord) -> None:
+        late = asyncio.get_running_loop().call_later(timeout_s + STUCK_S, self._report, record)
         try:
-            async with asyncio.timeout(self._timeout_s) as limit:
-                await self._call(record)
+            async with asyncio.timeout(timeout_s) as limit:
+                if (result := await self._calls.call(record)) is not None:
+                    await self._check(result)
         except TimeoutError as error:
             if limit.expired():
-                raise TimeoutError(f"handler {self._name} took longer than {self._timeout_s:g} s") from error
+                raise TimeoutError(f"handler {self._name} took longer than {timeout_s:g} s") from error
             raise
         finally:
             late.cancel()
@@ -141,11 +145,6 @@ class HandlerCaller:
             record.partition,
             record.offset,
         )
-
-    async def _call(self, record: WorkerRecord) -> None:
-        result = await self._calls.call(record)
-        if result is not None:
-            await self._check(result)
 
     async def _check(self, result: object) -> None:
         if isinstance(result, Awaitable):

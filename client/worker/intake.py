@@ -14,6 +14,7 @@ from ..consuming.membership.listener import RebalanceListener
 from ..records import OffsetAndMetadata, TopicPartition
 from .dispatch import Dispatch
 from .partition_tasks import NO_TOPIC_ID, PartitionTasks
+from .settling import CLOSE_S
 
 READ_S = 1.0
 """The longest wait of a read, after which pauses and idleness are looked at again."""
@@ -50,6 +51,7 @@ class PartitionIntake(RebalanceListener):
         self._loading: set[TopicPartition] = set()
         self._loads: set[asyncio.Task[None]] = set()
         self._held_back: set[TopicPartition] = set()
+        self._is_stopped = False
 
     async def run(self) -> None:
         """Read until cancelled, or until nothing came for `idle_timeout_ms`. Raises KafkaError for an error that time
@@ -79,7 +81,8 @@ class PartitionIntake(RebalanceListener):
                 return
 
     async def stop(self) -> None:
-        """Cancel the lookups of committed offsets."""
+        """Cancel the lookups of committed offsets. From now on partitions are given up without delay."""
+        self._is_stopped = True
         for load in self._loads:
             load.cancel()
         await asyncio.gather(*self._loads, return_exceptions=True)
@@ -134,9 +137,13 @@ class PartitionIntake(RebalanceListener):
         """Let the handlers of these partitions end, and commit their results. What does not end in time is
         cancelled."""
         try:
-            await self._dispatch.drain(self._tasks.leave(partitions), self._drain_s)
             assert self._dispatch.settlement is not None
-            await self._dispatch.settlement.flush()
+            if not self._is_stopped:
+                await self._dispatch.drain(self._tasks.leave(partitions), self._drain_s)
+            async with asyncio.timeout(CLOSE_S if self._is_stopped else None):
+                await self._dispatch.settlement.flush()
+        except TimeoutError:
+            logger.warning("offsets could not be committed in time, and their records are worked on again")
         finally:
             self.on_partitions_lost(partitions)
 

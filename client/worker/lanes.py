@@ -26,8 +26,8 @@ class Lanes(Generic[TaskT]):
 
     def __init__(self) -> None:
         self._lanes: dict[Hashable, deque[TaskT]] = {}
-        self._ready: deque[Hashable] = deque()
-        """The lanes whose heads may start. The head of any other lane was taken, and is not back yet."""
+        self._ready: deque[TaskT] = deque()
+        """The heads that may start. The head of any other lane was taken, and is not back yet."""
 
     def __len__(self) -> int:
         """Return the number of lanes."""
@@ -37,17 +37,18 @@ class Lanes(Generic[TaskT]):
         """Add a task behind the others of its lane."""
         lane = self._lanes.get(task.lane)
         if lane is None:
-            lane = self._lanes[task.lane] = deque()
-            self._ready.append(task.lane)
-        lane.append(task)
+            self._lanes[task.lane] = deque((task,))
+            self._ready.append(task)
+        else:
+            lane.append(task)
 
     def take(self) -> TaskT | None:
         """Take the next head that may start, None if there is none. It blocks its lane until `put_back` or `leave`."""
-        return self._lanes[self._ready.popleft()][0] if self._ready else None
+        return self._ready.popleft() if self._ready else None
 
     def put_back(self, task: TaskT) -> None:
         """Let a taken head start again, before the heads of other lanes."""
-        self._ready.appendleft(task.lane)
+        self._ready.appendleft(task)
 
     def leave(self, task: TaskT) -> None:
         """Remove a taken head, so that the next task of its lane may start."""
@@ -57,7 +58,7 @@ class Lanes(Generic[TaskT]):
         while lane and lane[0].dropped:
             lane.popleft()
         if lane:
-            self._ready.append(task.lane)
+            self._ready.append(lane[0])
         else:
             del self._lanes[task.lane]
 
@@ -65,9 +66,9 @@ class Lanes(Generic[TaskT]):
         """Remove tasks that do not run: heads, taken or not, and tasks behind them."""
         for task in tasks:
             task.dropped = True
-        heads = {task.lane: task for task in tasks if self._lanes[task.lane][0] is task}
-        self._ready = deque(lane for lane in self._ready if lane not in heads)
-        for head in heads.values():
+        heads = [task for task in tasks if self._lanes[task.lane][0] is task]
+        self._ready = deque(head for head in self._ready if not head.dropped)
+        for head in heads:
             self.leave(head)
 
     def longest(self, count: int) -> list[tuple[Hashable, int]]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ..error_names import error_type
 from ..records import ConsumerRecord
+from .retry_notes import first_place
 
 _KAFKAS: Final = "__dlq.errors."
 _OURS: Final = "ottla.error."
@@ -103,10 +104,11 @@ def letter_headers(
     """Return the headers of a record's letter: the record's own, then those that tell why. Headers of an earlier letter
     are left out."""
     name, text = error_type(error), error_text(error)
+    topic, partition, offset = first_place(record)
     told = {
-        f"{_KAFKAS}topic": record.topic,
-        f"{_KAFKAS}partition": str(record.partition),
-        f"{_KAFKAS}offset": str(record.offset),
+        f"{_KAFKAS}topic": topic,
+        f"{_KAFKAS}partition": str(partition),
+        f"{_KAFKAS}offset": str(offset),
         f"{_KAFKAS}group": group_id,
         f"{_KAFKAS}delivery.count": str(attempts),
         f"{_KAFKAS}message": f"{name}: {text}" if text else name,
@@ -144,7 +146,7 @@ class Letter:
     """
 
     topic: str
-    """The topic of the record that was given up."""
+    """The topic of the record that was given up, also after attempts from a retry topic."""
     partition: int
     offset: int
     group_id: str

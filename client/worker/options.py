@@ -22,16 +22,20 @@ from ..producing.options import WRITER_GROUPS, WRITER_OPTIONS
 from ..producing.partitioner import Partitioner
 from ..records import ConsumerRecord
 from ..security.options import SecurityKeywords, SecurityOptions
+from ..sharing.options import SHARE_OPTIONS
 from ..tracing.options import TracingOptions
 from .letters import DeadLetter
 from .rates import Rate
 from .retries import Retry
 from .retry_notes import SUFFIX
+from .share_options import check_share_options
 from .tasks import Policy
 
 if TYPE_CHECKING:
     from ..tracing.attempts import AttemptTraces
 
+SHARE_RECORDS: Final = 2_000
+"""The most records of a share group in memory: brokers lock as many records of a partition by default."""
 CONCURRENCY: Final = 64
 """The default number of records in handlers at a time."""
 Lane = Callable[[ConsumerRecord], Hashable]
@@ -55,6 +59,7 @@ class WorkerOptions(ReadingOptions, WorkerSending, SecurityKeywords, total=False
     meanings."""
 
     group_id: Required[str]
+    source: Literal["group", "share"]
     ordering: Literal["key", "partition", "none"]
     lane: Lane | None
     null_keys: Literal["partition", "free"]
@@ -87,6 +92,12 @@ class WorkOptions:
     """Options of the work."""
 
     group_id: str = required("Group whose members share the work. The group keeps the offsets to go on at.")
+    source: Literal["group", "share"] = optional(
+        "group",
+        'Type of the group: a consumer group, whose members have partitions, or `"share"`, a share group (KIP-932). '
+        "Members of a share group take records one by one, without an order. The group delivers a failed record again, "
+        "and has the settings of dead letters.",
+    )
     ordering: Literal["key", "partition", "none"] = optional(
         "key",
         "Records that are worked on one at a time, in their order: those of a key of a topic, those of a partition, or "
@@ -136,6 +147,7 @@ class WorkOptions:
         """Raise TypeError and ValueError for an invalid value or combination."""
         if not self.group_id:
             raise ValueError("group_id is a text that is not empty: the group keeps where to go on")
+        _check_choice("source", self.source, ("group", "share"))
         _check_choice("ordering", self.ordering, ("key", "partition", "none"))
         _check_choice("null_keys", self.null_keys, ("partition", "free"))
         _check_choice("executor", self.executor, ("threads", "processes"))
@@ -303,6 +315,8 @@ class WorkerSettings:
         """Return the settings for a worker's keyword arguments. Raises TypeError and ValueError."""
         if options.get("lane") is not None and "ordering" in options:
             raise ValueError(f"lane takes the place of ordering, which is {options['ordering']!r}")
+        if options.get("source") == "share":
+            check_share_options(options)
         return cls(
             work=group_of(WorkOptions, options),
             failures=group_of(FailureOptions, options),
@@ -350,6 +364,15 @@ class WorkerSettings:
         if self.settling.transactional:
             theirs["isolation_level"] = "read_committed"
         return theirs
+
+    def of_share_consumer(self) -> dict[str, Any]:
+        """Return the options of the consumer of a share group."""
+        known = {option.name for option in SHARE_OPTIONS}
+        theirs = {name: value for name, value in self._with_defaults().items() if name in known}
+        for name in ("key_deserializer", "value_deserializer", "tracing"):
+            theirs.pop(name, None)
+        most = min(self.work.max_records, max(self.work.most_at_once, SHARE_RECORDS))
+        return theirs | {"max_in_flight": most, "unreadable": "reject"}
 
     def of_producer(self) -> dict[str, Any]:
         """Return the options of the producer, without those of its transactions.

@@ -34,6 +34,8 @@ class Rate:
                 raise TypeError(f"Rate: {name} is a number, not {value!r}")
             if not (isfinite(value) and value > 0):
                 raise ValueError(f"Rate: {name} is above 0, not {value}")
+        if not isinstance(self.per_key, bool):
+            raise TypeError(f"Rate: per_key is True or False, not {self.per_key!r}")
         if self.burst is None:
             return
         if not isinstance(self.burst, int) or isinstance(self.burst, bool):

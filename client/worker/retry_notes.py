@@ -64,6 +64,17 @@ def read_note(record: ConsumerRecord) -> RetryNote | None:
     return RetryNote(at_ms, failures, origin)
 
 
+def first_place(record: ConsumerRecord) -> tuple[str, int, int]:
+    """Return the topic, partition and offset at which a record was first read: for a record of a retry topic those that
+    its note tells, if they are of its topic."""
+    if (note := read_note(record)) is not None and note.origin.count("/") == 2:
+        topic, partition, offset = note.origin.split("/")
+        number, place = _number(partition.encode()), _number(offset.encode())
+        if retry_topic(topic) == record.topic and number is not None and place is not None:
+            return topic, number, place
+    return record.topic, record.partition, record.offset
+
+
 def _number(value: bytes | None) -> int | None:
     text = b"" if value is None else value
     return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None

@@ -22,6 +22,16 @@ GROUP_MOVED: Final = frozenset(
 )
 """Errors of a commit while the group changes: either the next commit succeeds, or the partitions are lost."""
 
+REMOVED: Final = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
+)
+"""Errors of a commit after the group has gone on without the member: its partitions are lost, also those that it is
+giving up."""
+
+
+CLOSE_S: Final = 2.0
+"""The time that the cluster has for the last results and offsets of a worker that ends."""
+
 
 class Settlement(Protocol):
     """A way to make results count."""
@@ -95,3 +105,20 @@ def check_result(producer: Producer, new: NewRecord) -> None:
         producer.steps.record(new.topic, new.value, new.key, new.partition, new.timestamp_ms, new.headers)
     except KafkaError as error:
         raise ValueError(f"a record for {new.topic!r} cannot be sent: {error}") from error
+
+
+async def send_results(producer: Producer, results: Iterable[NewRecord]) -> None:
+    """Send the records of a handler, and wait until all replicas have them. Raises KafkaError."""
+    deliveries = [
+        await producer.send(
+            new.topic,
+            new.value,
+            new.key,
+            partition=new.partition,
+            timestamp_ms=new.timestamp_ms,
+            headers=new.headers,
+        )
+        for new in results
+    ]
+    for delivery in deliveries:
+        await delivery

@@ -101,10 +101,7 @@ class Tasks:
         self._lanes: Lanes[Task] = Lanes()
         self._rates = StartRates(policy.rates) if policy.rates else None
         letters = policy.dead_letter
-        self._limits = LetterLimits(
-            None if letters is None else letters.most_ratio,
-            None if letters is None else letters.most_in_a_row,
-        )
+        self._limits = None if letters is None else LetterLimits(letters.most_ratio, letters.most_in_a_row)
         self._numbers = count()
         self._waiting: list[tuple[float, int, Task]] = []
         """The tasks that wait for a time, as a heap."""
@@ -260,7 +257,8 @@ class Tasks:
     def succeeded(self, task: Task) -> None:
         """Note that the handler has finished a task. Follow with `release` and `finish`."""
         self._counts["succeeded"] += 1
-        self._limits.succeeded()
+        if self._limits is not None:
+            self._limits.succeeded()
         self._end(task)
 
     def failed(self, task: Task, now_s: float, chance: float, *, is_final: bool) -> Verdict:
@@ -285,7 +283,7 @@ class Tasks:
             self._settling -= 1
             self._wait(task, now_s + delay_s)
             return HeldRetry(now_s + delay_s)
-        if self._policy.dead_letter is None:
+        if self._limits is None:
             return Halted()
         if limit := self._limits.excess():
             return Halted(limit)

@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from ..tracing.spans import Creation
 
 
-class Reject(Exception):
-    """An exception that a handler raises for a record that no further attempt can save: `raise Reject("empty")`.
-
-    The record becomes a dead letter at once, or stops the worker if there is no topic for dead letters.
-    """
-
-
 class AlreadyDone:
     """A result of a call that waits for nothing: `await` returns at once, and is not needed."""
 

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...client.admin import Admin, GroupListing
+from ...client.admin import Admin, GroupListing, ShareGroupOffset
+from ...client.admin.group_seek import SHARE_TYPE
 from ...client.admin.records import LATEST
 from ...client.records import TopicPartition
 from ...protocol.errors import KafkaError
 from ..bounds import GROUPS_READ_MAX, PARTITIONS_READ_MAX
 
-WITH_OFFSETS: Final = ("classic", "consumer")
-"""The types of groups that commit offsets for partitions. Share and streams groups keep offsets differently."""
+WITH_OFFSETS: Final = ("classic", "consumer", SHARE_TYPE)
+"""The types of groups whose lag is read, from committed offsets or from the states of share groups. Streams groups keep
+offsets differently."""
 GROUPS_PER_TURN: Final = 500
 """The groups whose offsets are in memory at a time."""
 
@@ -24,8 +26,8 @@ Offsets = Mapping[TopicPartition, int]
 class TopicLag:
     """The lag of a group in one topic, in records.
 
-    `partitions` is the number of partitions with a committed offset. `lag` is None if the lag of no partition is known,
-    and leaves out `unknown` partitions.
+    `partitions` is the number of partitions with a committed offset, or with a share group's state. `lag` is None if
+    the lag of no partition is known, and leaves out `unknown` partitions.
     """
 
     partitions: int
@@ -92,8 +94,21 @@ def lag_by_topic(offsets: Offsets, ends: Mapping[TopicPartition, int | KafkaErro
     return found
 
 
+def shared_lag_by_topic(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> dict[str, TopicLag]:
+    """Return the lag of a share group by topic, as its coordinator knows it."""
+    found: dict[str, TopicLag] = {}
+    for name, place in offsets.items():
+        before = found.get(name.topic, TopicLag(0, None, 0))
+        found[name.topic] = TopicLag(
+            before.partitions + 1,
+            before.lag if place.lag is None else place.lag + (before.lag or 0),
+            before.unknown + (place.lag is None),
+        )
+    return found
+
+
 async def read_lags(admin: Admin, groups: Sequence[GroupListing]) -> GroupLags:
-    """Read the committed offsets of groups, and return their lag. The ends of shared partitions are read once.
+    """Read the offsets of groups, and return their lag. The ends of shared partitions are read once.
 
     Raises KafkaError if the partitions' leaders cannot be asked.
     """
@@ -104,7 +119,15 @@ async def read_lags(admin: Admin, groups: Sequence[GroupListing]) -> GroupLags:
     unread: set[TopicPartition] = set()
     for first in range(0, min(len(asked), GROUPS_READ_MAX), GROUPS_PER_TURN):
         some = asked[first : min(first + GROUPS_PER_TURN, GROUPS_READ_MAX)]
-        answers = await admin.committed_offsets_of_groups(some)
+        shared = [group.group_id for group in some if group.type == SHARE_TYPE]
+        for name in shared:
+            try:
+                lags[name] = shared_lag_by_topic(await admin.share_group_offsets(name))
+            except KafkaError as error:
+                refused[name] = error.message
+        answers = await admin.committed_offsets_of_groups(
+            [group for group in some if group.type != SHARE_TYPE]
+        )
         offsets = {name: found for name, found in answers.items() if not isinstance(found, KafkaError)}
         refused |= {name: found.message for name, found in answers.items() if isinstance(found, KafkaError)}
         unknown = sorted({name for found in offsets.values() for name in found} - ends.keys() - unread)

@@ -19,10 +19,11 @@ from ..handlers.groups import GroupHandlers
 from ..handlers.share_group_offsets import ShareGroupOffsetHandlers
 from ..handlers.share_groups import ShareGroupHandlers
 from ..quorum.session import QuorumSession
-from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..runtime.periodic import PeriodicWork
 from ..security.authorization.access import Authorization
+from ..share.feature import share_level
+from ..share.partition_ends import PartitionEnds
 
 
 class GroupExpiry:
@@ -70,6 +71,8 @@ def make_groups(
             group_settings=lambda group: session.image.configs.get((ResourceType.GROUP, group), {}),
             wall_ms=wall_ms,
             persister=persister,
+            # All brokers of a cluster with share groups know Kafka's numbers of member states.
+            has_earlier_programs=lambda: share_level(session.image.features) == 0,
         ),
         is_withheld,
     )
@@ -102,19 +105,15 @@ def share_group_handlers(
     groups: GroupCoordinator,
     topics: TopicCatalog,
     persister: SharePersister,
-    replicas: Replicas,
+    ends: PartitionEnds,
 ) -> Iterator[object]:
     """Yield the handlers of requests about the membership and the start offsets of share groups."""
 
     def share_version() -> int:
         return finalized(session.image.features).get(SHARE, 0)
 
-    def end_offset(topic: str, index: int) -> int | None:
-        partition = replicas.find(topic, index)
-        return None if partition is None else partition.high_watermark
-
     yield ShareGroupHandlers(groups, share_version)
-    yield ShareGroupOffsetHandlers(groups, topics, persister, end_offset, share_version)
+    yield ShareGroupOffsetHandlers(groups, topics, persister, ends.read, share_version)
 
 
 def _steady_wall_ms() -> Callable[[], int]:

@@ -7,9 +7,9 @@ from ..coordinated_log.replicated_log import ReplicatedLog
 from ..groups.coordinator import GroupCoordinator
 from ..mirroring.mirrors import Mirrors
 from ..replication.replica.partition import Partition
-from ..share.leader.share_partitions import SharePartitions
 from ..share.state.coordinator import ShareStateCoordinator
 from ..transactions.participant import TransactionParticipant
+from .late_share_parts import LateShareParts
 
 
 class Leaderships:
@@ -26,7 +26,7 @@ class Leaderships:
         transactions: TransactionParticipant,
         groups: GroupCoordinator,
         share_states: ShareStateCoordinator,
-        share_partitions: SharePartitions,
+        share_partitions: LateShareParts,
     ) -> None:
         self._mirrors = mirrors
         self._transactions = transactions

@@ -15,10 +15,12 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.session.node_proof import NodeCredentials
 from ..broker_settings import BrokerSettings
+from ..cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..cluster.listed_brokers import ListedBrokers
 from ..cluster.lost_brokers import LostBrokers
 from ..cluster.topic_creation import TopicCreator
@@ -39,13 +41,17 @@ from ..runtime.periodic import PeriodicRunner
 from ..security.authorization.metrics import AuthorizationMetrics
 from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
+from ..share.partition_ends import PartitionEnds
 from ..storage.metrics import CleanerMetrics
+from ..transactions.broker_appends import BrokerAppends
 from ..transactions.participant import TransactionParticipant
+from ..transactions.transaction_gate import ShareStateGate, TransactionGate
 from .catch_up import CatchUp
 from .cluster_apis import broker_handlers, settings_handlers
 from .foundation import Foundation
 from .group_parts import GroupExpiry, group_handlers, make_groups, make_topic_catalog, share_group_handlers
 from .image_changes import FollowersBehindGate, FollowingPart, ImageChanges
+from .late_share_parts import LateShareParts
 from .leaderships import Leaderships
 from .lifecycle import ClosedPart, StartedPart
 from .logins import EndedCredentials, EndedTokens
@@ -56,10 +62,12 @@ from .replica_parts import make_replicas
 from .running_settings import ConnectionLimitsInForce
 from .security_parts import SecurityParts, listener_reloads
 from .session_settings import session_config
-from .share_parts import ShareParts
 from .share_state_parts import ShareStateParts
 from .storage_parts import StorageParts
 from .transaction_apis import transaction_handlers
+
+if TYPE_CHECKING:
+    from .share_parts import ShareParts
 
 
 class BrokerParts:
@@ -111,7 +119,14 @@ class BrokerParts:
         self._topics = make_topic_catalog(self.server.authorization)
         chance = random.Random(os.urandom(16))
         creator = TopicCreator(self.session, config.topics, chance)
-        self.share_states = ShareStateParts(config, foundation, credentials, self.session, creator)
+        self.share_states = ShareStateParts(
+            config,
+            foundation,
+            credentials,
+            self.session,
+            creator,
+            lambda: ShareStateGate(self.replicas, self.transaction_gate),
+        )
         self.groups = make_groups(
             config,
             self.session,
@@ -120,7 +135,18 @@ class BrokerParts:
             lambda group_id, partition: self.mirroring.takeover.is_withheld(group_id, partition),
         )
         self.transactions = TransactionParticipant(
-            config.node_id, self.replicas, self.image, self.session, self.groups.transaction_ended
+            config.node_id,
+            self.replicas,
+            self.image,
+            self.session,
+            {
+                OFFSETS_TOPIC: self.groups.transaction_ended,
+                SHARE_STATE_TOPIC: self.share_states.states.transaction_ended,
+            },
+        )
+        self.transaction_gate = TransactionGate(self.replicas, self.transactions.pending_writes)
+        self.broker_appends = BrokerAppends(
+            config.node_id, self.replicas, self.transaction_gate, self.share_states.peers, self.image
         )
         self.mirroring = MirrorParts(
             config,
@@ -136,22 +162,14 @@ class BrokerParts:
         self.records = RecordParts(config, self.server, self.replicas, self.transactions)
         self.storage = StorageParts(config, self.settings, self.session, self.logs, self.replicas)
         self.catch_up = CatchUp(config.node_id, self.image)
-        self.shares = ShareParts(
-            config,
-            self.settings,
-            self.session,
-            self.server,
-            self.replicas,
-            self.records.fetches.cold_reads,
-            self.share_states.persister,
-        )
+        self.shares = LateShareParts(partial(self._make_share_parts, creator))
         self.replicas.listen(
             Leaderships(
                 self.mirroring.mirrors,
                 self.transactions,
                 self.groups,
                 self.share_states.states,
-                self.shares.partitions,
+                self.shares,
             )
         )
         self.server.metadata_offset = lambda: self.session.image.offset
@@ -181,6 +199,24 @@ class BrokerParts:
         """Return the cluster image as this broker knows it now."""
         return self.session.image
 
+    def _make_share_parts(self, creator: TopicCreator) -> ShareParts:
+        from .share_parts import (
+            ShareParts,
+        )  # A late import: only a broker with share groups needs these modules.
+
+        return ShareParts(
+            self._config,
+            self.settings,
+            self.session,
+            self.server,
+            self.replicas,
+            self.records.fetches.cold_reads,
+            self.share_states.persister,
+            self.broker_appends,
+            self._topic_settings,
+            creator,
+        )
+
     def _handlers(
         self, credentials: NodeCredentials, creator: TopicCreator, chance: random.Random
     ) -> Iterator[object]:
@@ -202,7 +238,11 @@ class BrokerParts:
         )
         yield from group_handlers(config, session, self.groups)
         yield from share_group_handlers(
-            session, self.groups, self._topics, self.share_states.persister, self.replicas
+            session,
+            self.groups,
+            self._topics,
+            self.share_states.persister,
+            PartitionEnds(config.node_id, self.replicas, self.share_states.peers, self.image),
         )
         yield from self.share_states.handlers()
         yield from settings_handlers(
@@ -265,7 +305,7 @@ class BrokerParts:
         yield ReplicaMetrics(self.replicas, self.image)
         yield CleanerMetrics(self.storage.upkeep.cleaner, self.logs)
         yield GroupMetrics(self.groups, self.replicas)
-        yield self.shares.metrics
+        yield self.shares
         yield ServerMetrics(self.server, self._table)
         yield self.security.logins.by_token
         yield TlsMetrics(self.tls_reloads, self.server.handshakes)
@@ -289,7 +329,7 @@ class BrokerParts:
         yield self.security.logins
         yield self.records.fetches
         yield self.records.produces
-        yield self.shares.partitions
+        yield self.shares
         # Before the replicas, to which these parts append.
         yield self.transactions
         yield self.groups

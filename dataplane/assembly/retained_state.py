@@ -228,6 +228,8 @@ RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
         "DeleteShareGroupOffsets": _NOTHING,
         "ListConfigResources": _NOTHING,
         "DescribeTopicPartitions": _NOTHING,
+        "WriteDeadLetters": (RECORDS,),
+        "TxnShareAcknowledge": (SHARE_STATES, TRANSACTIONS),
         "ShareFetch": (SHARE_SESSIONS,),
         "ShareAcknowledge": _NOTHING,
         "AuthenticateNode": _NOTHING,

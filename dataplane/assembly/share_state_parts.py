@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...protocol.cluster.cluster_image import ClusterImage
@@ -16,7 +16,7 @@ from ..peers.requests import PeerRequests
 from ..quorum.session import QuorumSession
 from ..runtime.clocks import wall_ms
 from ..share.persister import StatePersister
-from ..share.state.coordinator import ShareStateCoordinator
+from ..share.state.coordinator import ChangeAdmission, ShareStateCoordinator
 from ..share.state.settings import StateLimits
 from .foundation import Foundation
 
@@ -31,10 +31,12 @@ class ShareStateParts:
         credentials: NodeCredentials,
         session: QuorumSession,
         creator: TopicCreator,
+        gate: Callable[[], ChangeAdmission],
     ) -> None:
+        """`gate` returns the check of changes in transactions."""
         self._session = session
         between = foundation.tls.get(config.inter_broker_listener)
-        self.states = ShareStateCoordinator(StateLimits.of(config.properties), wall_ms, self._image)
+        self.states = ShareStateCoordinator(StateLimits.of(config.properties), wall_ms, self._image, gate)
         self.peers = PeerRequests(
             credentials,
             replace(config.replication.link, tls=None if between is None else lambda: between.dialling),

@@ -1,10 +1,10 @@
 """The topics that brokers write themselves, and clients only read."""
 
 from ...protocol.cluster.mirror_table import is_offsets_copy
+from ...protocol.features import SHARE_STATE_TOPIC as SHARE_STATE_TOPIC
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-SHARE_STATE_TOPIC = "__share_group_state"
 _OWN = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 

@@ -130,6 +130,19 @@ class TopicCreator:
                 break  # The quorum is not available for the other topics either.
         return dict.fromkeys(wanted, ErrorCode.REQUEST_TIMED_OUT) | outcomes
 
+    async def create_with(self, name: str, configs: Mapping[str, str]) -> None:
+        """Create a topic with these settings. A topic that exists stays as it is. Raises KafkaError."""
+        topic = NewTopic(
+            name=name,
+            num_partitions=self.defaults.num_partitions,
+            replication_factor=self.defaults.replication_factor,
+            configs=_configs(configs),
+        )
+        command = CreateTopics(topics=[topic], seed=self._rng.getrandbits(63))
+        (created,) = (await self._quorum.submit(command, timeout_ms=self._timeout_ms)).topics
+        if created.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise KafkaError(ErrorCode(created.error_code), f"topic {name!r}: {created.error_message}")
+
     def _begin(self, names: list[str]) -> None:
         if not names:
             return

@@ -7,7 +7,7 @@ could not be written is written together with the next change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_groups import JOIN_EPOCH
@@ -192,7 +192,7 @@ class ConsumerGroups:
         """End the group; return the tombstones of its records."""
         group.bury()
         self._table.drop(group.group_id)
-        return [consumer_record(group, change) for change in group.take_changes()]
+        return self._records(group, group.take_changes())
 
     def _watch(self, group: ConsumerGroup, member_id: str | None) -> None:
         """Set the group's timer after a request of a member, or of nobody in particular.
@@ -217,11 +217,7 @@ class ConsumerGroups:
             self._watch(group, member_id)
             return
         ends = must_downgrade(group, self._limits)
-        records = (
-            self._downgraded(group, changes)
-            if ends
-            else [consumer_record(group, change) for change in changes]
-        )
+        records = self._downgraded(group, changes) if ends else self._records(group, changes)
 
         def failed() -> None:
             group.changes = {**dict.fromkeys(changes), **group.changes}
@@ -238,4 +234,9 @@ class ConsumerGroups:
         self._table.put(classic)
         self._table.schedule(classic)
         every = dict.fromkeys([*changes, *group.take_changes()])
-        return [*(consumer_record(group, change) for change in every), group_record(classic)]
+        return [*self._records(group, every), group_record(classic)]
+
+    def _records(self, group: ConsumerGroup, changes: Iterable[Change]) -> list[KeyValue]:
+        """Return the records of these changes, in a form that all brokers of the cluster can read."""
+        earlier = self._dependencies.has_earlier_programs()
+        return [consumer_record(group, change, is_for_earlier_programs=earlier) for change in changes]

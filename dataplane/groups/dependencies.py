@@ -11,6 +11,10 @@ from .memory import GroupMemory
 from .persister import NoPersister, SharePersister
 
 
+def _never() -> bool:
+    return False
+
+
 def _no_settings(_group_id: str) -> Mapping[str, str]:
     return {}
 
@@ -23,6 +27,7 @@ class GroupDependencies:
     (`consumer.session.timeout.ms`, ...). `wall_ms` is the clock that gives records their timestamps, and by which logs
     judge them. It may jump, so nothing expires by this clock alone. Without it, records get the time of the shard's own
     clock. `memory` is the memory budget of all shards. `persister` writes the states of share-partitions.
+    `has_earlier_programs` returns whether brokers of earlier programs may read the groups' records.
     """
 
     topics: TopicCatalog = field(default_factory=TopicCatalog)
@@ -30,6 +35,7 @@ class GroupDependencies:
     wall_ms: Callable[[], int] | None = None
     memory: GroupMemory = field(default_factory=GroupMemory)
     persister: SharePersister = field(default_factory=NoPersister)
+    has_earlier_programs: Callable[[], bool] = _never
 
     def settings_of(self, group_id: str) -> Callable[[], Mapping[str, str]]:
         """Return a function that looks up the current settings of one group."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...protocol.exposition import Family, gauge
+from .share.group import ShareGroup, ShareGroupState
 
 if TYPE_CHECKING:
     from ..replication.replicas.replicas import Replicas
@@ -24,6 +25,11 @@ GROUP_LAG = gauge(
 )
 GROUP_LAG_SUM = gauge(
     "kafka_consumergroup_lag_sum", "Sum of kafka_consumergroup_lag.", "consumergroup", "topic"
+)
+SHARE_GROUPS = gauge(
+    "kafka_server_group_coordinator_metrics_share_group_count",
+    "Share groups, by state: empty or stable.",
+    "state",
 )
 LOADING_SHARDS = gauge("ottla_broker_group_shards_loading", "Shards of groups that this broker is loading.")
 
@@ -49,6 +55,7 @@ class GroupMetrics:
         sums: Counter[tuple[str, str]] = Counter()
         yield Family(GROUP_LAG, self._lags(shards, sums))
         yield Family(GROUP_LAG_SUM, list(sums.items()))
+        yield Family(SHARE_GROUPS, _share_groups(shards))
         yield Family(LOADING_SHARDS, [((), self._groups.loading)])
 
     def _lags(
@@ -66,6 +73,18 @@ class GroupMetrics:
     def _end_of(self, topic: str, index: int) -> int | None:
         partition = self._replicas.find(topic, index)
         return None if partition is None else partition.high_watermark
+
+
+def _share_groups(shards: list[Shard]) -> list[tuple[tuple[str], int]]:
+    """Return the number of share groups in each state. A dead group is in no shard."""
+    states = Counter(
+        group.state for shard in shards for group in shard.groups.values() if isinstance(group, ShareGroup)
+    )
+    return [
+        ((state.value.lower(),), states[state])
+        for state in ShareGroupState
+        if state is not ShareGroupState.DEAD
+    ]
 
 
 def _committed(shards: list[Shard]) -> Iterator[tuple[tuple[str, str, int], int]]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ...protocol.errors import KafkaError
 from ...protocol.messages.group_records import (
@@ -20,10 +19,10 @@ from ...protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.records.record import ControlType, Record, decode_records, encode_batch, read_control_record
+from ...protocol.records.record import Record, decode_records
 from ...protocol.records.record_batch import NO_PRODUCER_ID, BatchHeader, walk_batches
 from ...protocol.wire.codec import MalformedMessage, decode, encode
-from ..coordinated_log.batches import KeyValue
+from ..coordinated_log.batches import KeyValue, TransactionEnd, read_transaction_end
 from .classic.group import ClassicGroup
 from .classic.membership import ClassicMember
 from .classic.states import GroupState
@@ -47,13 +46,6 @@ Brokers write such batches uncompressed and of 1 MiB. A batch that a mirror copi
 """
 
 
-class OffsetsWriter(NamedTuple):
-    """The producer in whose transaction a batch of committed offsets is written."""
-
-    producer_id: int
-    producer_epoch: int
-
-
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
     """One partition's offset in one group; a tombstone if `committed` is None.
@@ -67,16 +59,6 @@ class OffsetRecord:
     committed: CommittedOffset | None
     position: int = 0
     producer_id: int = NO_PRODUCER_ID
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
-    """The marker of a producer's transaction, which commits or drops all offsets that the producer has pending below
-    `end_offset`."""
-
-    producer_id: int
-    committed: bool
-    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +152,6 @@ def restore_group(
     return group
 
 
-def transactional_batch_of(records: Iterable[KeyValue], writer: OffsetsWriter, now_ms: int) -> bytearray:
-    """Return one uncompressed record batch of a writer's transaction.
-
-    The batch has no sequence number, since the writer did not send it.
-    """
-    return bytearray(
-        encode_batch(
-            [(key, value, now_ms) for key, value in records],
-            producer_id=writer.producer_id,
-            producer_epoch=writer.producer_epoch,
-            transactional=True,
-        )
-    )
-
-
 StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord | TransactionEnd
 
 
@@ -198,7 +165,9 @@ def read_records(data: memoryview) -> Iterator[StoredRecord]:
         batch = data[start : start + header.size]
         try:
             if header.is_control:
-                yield from _read_marker(batch, header)
+                end = read_transaction_end(batch, header)
+                if end is not None:
+                    yield end
                 continue
             records = list(decode_records(batch, _EXPANDED_BYTES_MAX))
         except KafkaError as error:
@@ -216,13 +185,6 @@ def read_records(data: memoryview) -> Iterator[StoredRecord]:
                 continue
             if found is not None:
                 yield found
-
-
-def _read_marker(batch: memoryview, header: BatchHeader) -> Iterator[TransactionEnd]:
-    """Yield the end of a transaction; nothing for other control batches."""
-    marker = read_control_record(batch)
-    if marker is not None:
-        yield TransactionEnd(header.producer_id, marker.type is ControlType.COMMIT, header.next_offset)
 
 
 def _read_record(record: Record, header: BatchHeader) -> StoredRecord | None:

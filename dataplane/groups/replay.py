@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...protocol.records.record_batch import NO_PRODUCER_ID
+from ..coordinated_log.batches import TransactionEnd
 from .consumer.records import ConsumerGroupRecord, StoredConsumerGroup
 from .dependencies import GroupDependencies
 from .group_table import AnyGroup
 from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore
-from .records import GroupRecord, OffsetRecord, TransactionEnd, read_records, restore_group
+from .records import GroupRecord, OffsetRecord, read_records, restore_group
 from .share.records import ShareGroupRecord, StoredShareGroup
 
 

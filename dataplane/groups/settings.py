@@ -7,6 +7,7 @@ from typing import Final
 
 from ...protocol.settings.config_fields import from_settings
 from ...protocol.settings.config_keys import ConfigError
+from ...protocol.settings.config_share import check_share_numbers
 from ...protocol.settings.config_table import NODE_KEYS
 from .consumer.assignors import ASSIGNORS
 from .limits import ConsumerLimits, ShareGroupLimits
@@ -47,11 +48,11 @@ def share_group_limits(properties: Mapping[str, str]) -> ShareGroupLimits:
             assert isinstance(value, int), f"{name} is no whole number by its type"
             values[field] = value
     limits = ShareGroupLimits(**values)
-    _check_times("group.share", limits)
+    check_share_numbers(properties)
     return limits
 
 
-def _check_times(prefix: str, limits: ConsumerLimits | ShareGroupLimits) -> None:
+def _check_times(prefix: str, limits: ConsumerLimits) -> None:
     """Raise ConfigError if session timeout and heartbeat interval contradict each other or their bounds."""
     session_ms, heartbeat_ms = limits.session_timeout_ms, limits.heartbeat_interval_ms
     _check_within(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..coordinated_log.batches import KeyValue
+from ..coordinated_log.batches import BatchWriter, KeyValue, TransactionEnd
 from ..coordinated_log.log import CoordinatedLog
 from ..runtime.retained_bytes import RetainedClaim
 from .classic.group import ClassicGroup
@@ -30,7 +30,7 @@ from .group_table import AnyGroup, GroupTable
 from .limits import GroupLimits
 from .offsets import CommittedOffset, OffsetStore, TopicPartition
 from .pending_offsets import AFTER_ALL
-from .records import OffsetRecord, OffsetsWriter, TransactionEnd, group_record, offset_record
+from .records import OffsetRecord, group_record, offset_record
 from .replay import Replay
 from .share.group import ShareGroup
 from .share_shell import ShareGroups
@@ -291,7 +291,7 @@ class Shard:
         self,
         group_id: str,
         who: Committer,
-        writer: OffsetsWriter,
+        writer: BatchWriter,
         offsets: Mapping[TopicPartition, CommittedOffset],
         done: Callable[[ErrorCode], None],
         *,

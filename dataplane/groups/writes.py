@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..coordinated_log.batches import KeyValue, batch_of
+from ..coordinated_log.batches import BatchWriter, KeyValue, batch_of, transactional_batch_of
 from ..coordinated_log.log import COORDINATOR_ERRORS, CoordinatedLog
-from .records import OffsetsWriter, transactional_batch_of
 
 _BATCH_BYTES = 512 * 1024
 """Maximum batch size, half of what the log takes by default. Larger writes are split into several batches."""
@@ -78,7 +77,7 @@ class ShardWrites:
     def write_transactional(
         self,
         records: Iterable[KeyValue],
-        writer: OffsetsWriter,
+        writer: BatchWriter,
         done: Callable[[ErrorCode], None],
         appended: Callable[[int], None],
         show: Callable[[], None],

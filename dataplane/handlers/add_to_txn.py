@@ -10,7 +10,7 @@ Clients answer that code with an abort, and ask for the next epoch (KIP-360).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...protocol.cluster.acls import AclOperation, AclResourceType
 from ...protocol.cluster.transaction_table import Phase, Place, by_topic
@@ -29,6 +29,7 @@ from ...protocol.messages.transactions import (
 )
 from ..cluster.internal_topics import OFFSETS_TOPIC, is_internal
 from ..coordinated_log.key_hash import partition_for
+from ..coordinated_log.transactional_producer import TransactionalProducer
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.needs import group, handler_asks, transactional_id
@@ -40,14 +41,6 @@ from ..transactions.client_commands import ClientOrigins, errors_for_client
 
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_WITH_MANY = 4
-
-
-class TransactionalProducer(NamedTuple):
-    """The producer that a request names: its transactional id, producer id and epoch."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
 
 
 class AddToTxnHandlers:

@@ -4,7 +4,7 @@ groups (KIP-932)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from ...protocol.cluster.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
@@ -23,8 +23,8 @@ from ..security.authorization.needs import group, handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 from .share_groups import check_share_version
 
-EndOffset = Callable[[str, int], int | None]
-"""A function that returns the high watermark of a partition by topic and index; None if it is not known here."""
+EndOffsets = Callable[[Iterable[tuple[str, int]]], Awaitable[Mapping[tuple[str, int], int]]]
+"""A function that returns the high watermarks of partitions, by topic and index, as far as their leaders answer."""
 
 _UNKNOWN = -1
 _NO_OFFSETS = "There is no offset information to delete."
@@ -40,12 +40,12 @@ class ShareGroupOffsetHandlers:
         coordinator: GroupCoordinator,
         topics: TopicCatalog,
         persister: SharePersister,
-        end_offset: EndOffset,
+        end_offsets: EndOffsets,
         share_version: Callable[[], int],
     ) -> None:
         """Create the handlers. `share_version` returns the level of the feature `share.version`."""
         self._coordinator, self._topics, self._persister = coordinator, topics, persister
-        self._end_offset, self._share_version = end_offset, share_version
+        self._end_offsets, self._share_version = end_offsets, share_version
 
     # ------------------------------------------------------------ DescribeShareGroupOffsets
 
@@ -86,6 +86,9 @@ class ShareGroupOffsetHandlers:
             partitions = {name: indexes for name, indexes in partitions.items() if name not in denied}
             denied = set()
         states = await self._summaries(present, {n: p for n, p in partitions.items() if n not in denied})
+        ends = await self._end_offsets(
+            place for place, state in states.items() if not isinstance(state, KafkaError) and _has_lag(state)
+        )
         return offsets.DescribedGroup(
             group_id=group_id,
             topics=[
@@ -93,7 +96,9 @@ class ShareGroupOffsetHandlers:
                     topic_name=name,
                     topic_id=ZERO_UUID if name in denied else self._topics.ids.get(name, ZERO_UUID),
                     partitions=[
-                        _denied(index) if name in denied else self._offset(name, index, states)
+                        _denied(index)
+                        if name in denied
+                        else _offset(index, states.get((name, index)), ends.get((name, index)))
                         for index in indexes
                     ],
                 )
@@ -148,33 +153,6 @@ class ShareGroupOffsetHandlers:
         )
         return found
 
-    def _offset(
-        self, topic: str, index: int, states: Mapping[tuple[str, int], StateSummary | KafkaError]
-    ) -> offsets.DescribedOffset:
-        state = states.get((topic, index))
-        if state is None:
-            return offsets.DescribedOffset(partition_index=index, start_offset=_UNKNOWN)
-        if isinstance(state, KafkaError):
-            return offsets.DescribedOffset(
-                partition_index=index,
-                start_offset=_UNKNOWN,
-                error_code=state.code,
-                error_message=state.message,
-            )
-        return offsets.DescribedOffset(
-            partition_index=index,
-            start_offset=state.start_offset,
-            leader_epoch=state.leader_epoch,
-            lag=self._lag(topic, index, state),
-        )
-
-    def _lag(self, topic: str, index: int, state: StateSummary) -> int:
-        """Return the number of records whose delivery is not complete; -1 if it is not known."""
-        if _UNKNOWN in (state.start_offset, state.delivery_complete_count):
-            return _UNKNOWN
-        end = self._end_offset(topic, index)
-        return _UNKNOWN if end is None else max(0, end - state.start_offset - state.delivery_complete_count)
-
     # ------------------------------------------------------------ AlterShareGroupOffsets
 
     @handles(
@@ -191,12 +169,10 @@ class ShareGroupOffsetHandlers:
         """Set start offsets of a group without members. A missing group is created. Answer once the states of all
         partitions are written."""
         check_share_version(self._share_version)
-        shard = self._coordinator.shard_for(message.group_id)
         refused: dict[tuple[str, int], KafkaError] = {}
         accepted: dict[TopicPartition, int] = {}
-        denied = request.access.denied_topics(
-            AclOperation.READ, {topic.topic_name for topic in message.topics}
-        )
+        names = {topic.topic_name for topic in message.topics}
+        denied = request.access.denied_topics(AclOperation.READ, names)
         for topic in message.topics:
             for partition in topic.partitions:
                 place = topic.topic_name, partition.partition_index
@@ -204,7 +180,10 @@ class ShareGroupOffsetHandlers:
                     accepted[self._existing(*place, denied)] = _checked(partition.start_offset)
                 except KafkaError as error:
                     refused[place] = error
-        outcome = await shard.share.alter(message.group_id, accepted, request.holders)
+        outcome: Mapping[TopicPartition, ErrorCode] = {}
+        if denied < names:
+            shard = self._coordinator.shard_for(message.group_id)
+            outcome = await shard.share.alter(message.group_id, accepted, request.holders)
         return offsets.AlterShareGroupOffsetsResponse(
             responses=[
                 offsets.AlteredTopic(
@@ -266,16 +245,39 @@ class ShareGroupOffsetHandlers:
         """Delete the start offsets of whole topics from a group without members. Answer once their states are
         deleted."""
         check_share_version(self._share_version)
-        shard = self._coordinator.shard_for(message.group_id)
         names = dict.fromkeys(topic.topic_name for topic in message.topics)
         denied = request.access.denied_topics(AclOperation.READ, names)
         ids = {
             name: self._topics.ids[name] for name in names if name in self._topics.ids and name not in denied
         }
-        outcome = await shard.share.delete_offsets(message.group_id, ids.values())
+        outcome: Mapping[bytes, ErrorCode] = {}
+        if denied < names.keys():
+            shard = self._coordinator.shard_for(message.group_id)
+            outcome = await shard.share.delete_offsets(message.group_id, ids.values())
         return offsets.DeleteShareGroupOffsetsResponse(
             responses=[_deleted(name, ids.get(name), name in denied, outcome) for name in names]
         )
+
+
+def _offset(index: int, state: StateSummary | KafkaError | None, end: int | None) -> offsets.DescribedOffset:
+    """Return the row of a partition: `end` is its high watermark, None if it is unknown."""
+    if state is None:
+        return offsets.DescribedOffset(partition_index=index, start_offset=_UNKNOWN)
+    if isinstance(state, KafkaError):
+        return offsets.DescribedOffset(
+            partition_index=index, start_offset=_UNKNOWN, error_code=state.code, error_message=state.message
+        )
+    lag = _UNKNOWN
+    if _has_lag(state) and end is not None:
+        lag = max(0, end - state.start_offset - state.delivery_complete_count)
+    return offsets.DescribedOffset(
+        partition_index=index, start_offset=state.start_offset, leader_epoch=state.leader_epoch, lag=lag
+    )
+
+
+def _has_lag(state: StateSummary) -> bool:
+    """Return whether the number of records is known whose delivery is complete."""
+    return _UNKNOWN not in (state.start_offset, state.delivery_complete_count)
 
 
 def _deleted(

@@ -23,11 +23,11 @@ from ...protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..coordinated_log.batches import BatchWriter
 from ..coordinated_log.key_hash import partition_for
 from ..groups.commit_checks import Committer
 from ..groups.committable_offsets import SortedCommit, sort_commit
 from ..groups.coordinator import GroupCoordinator
-from ..groups.records import OffsetsWriter
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..security.authorization.needs import group, handler_asks, transactional_id
@@ -134,7 +134,7 @@ class TxnOffsetCommitHandlers:
         shard.commit_in_transaction(
             message.group_id,
             Committer(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch),
-            OffsetsWriter(message.producer_id, message.producer_epoch),
+            BatchWriter(message.producer_id, message.producer_epoch),
             offsets.accepted,
             done,
             knows_epochs=request.api_version >= _FIRST_WITH_TOPIC_IDS,

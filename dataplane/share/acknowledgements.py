@@ -10,6 +10,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from .states import AcknowledgeType
 
 ALL_TYPES = frozenset(AcknowledgeType)
+DELAY_MAX_MS = 7 * 24 * 3_600_000
+"""Longest delay of released records."""
 TRANSACTIONAL_TYPES = ALL_TYPES - {AcknowledgeType.RENEW}
 """Types of acknowledgements in a transaction. A transaction holds the record without a lock, so nothing is renewed."""
 
@@ -20,6 +22,8 @@ class AcknowledgedRange(NamedTuple):
     first: int
     last: int
     types: Sequence[int]
+    delay_ms: int = 0
+    """Time for which nobody gets the released records."""
 
     def by_type(self) -> Iterator[tuple[int, int, AcknowledgeType]]:
         """Yield first and last offset of neighbours with one type, and their type."""
@@ -33,14 +37,18 @@ class AcknowledgedRange(NamedTuple):
             first = behind
 
 
-def check_ranges(ranges: Sequence[AcknowledgedRange], allowed: Collection[int] = ALL_TYPES) -> None:
+def check_ranges(
+    ranges: Sequence[AcknowledgedRange],
+    allowed: Collection[int] = ALL_TYPES,
+    delay_max_ms: int = DELAY_MAX_MS,
+) -> None:
     """Check the ranges of one partition in a request, whatever the states of their records are.
 
-    Raises KafkaError INVALID_REQUEST if a range is crossed, ranges overlap or are not in order, or a type is missing
-    or not allowed.
+    Raises KafkaError INVALID_REQUEST if a range is crossed, ranges overlap or are not in order, a type is missing or
+    not allowed, or a delay is too long or not for released records.
     """
     behind = 0
-    for first, last, types in ranges:
+    for first, last, types, delay_ms in ranges:
         if first > last:
             raise _invalid(f"range {first}-{last} ends before it begins")
         if first < behind:
@@ -56,7 +64,16 @@ def check_ranges(ranges: Sequence[AcknowledgedRange], allowed: Collection[int] =
                 raise _invalid(
                     f"range {first}-{last} has type {number}; allowed are {', '.join(map(str, sorted(allowed)))}"
                 )
+        if delay_ms:
+            _check_delay(first, last, types, delay_ms, delay_max_ms)
         behind = last + 1
+
+
+def _check_delay(first: int, last: int, types: Sequence[int], delay_ms: int, delay_max_ms: int) -> None:
+    if not 0 < delay_ms <= delay_max_ms:
+        raise _invalid(f"range {first}-{last} has a delay of {delay_ms} ms; allowed are 0 to {delay_max_ms}")
+    if set(types) != {AcknowledgeType.RELEASE}:
+        raise _invalid(f"range {first}-{last} has a delay; allowed is type 2 (RELEASE) then")
 
 
 def _invalid(reason: str) -> KafkaError:

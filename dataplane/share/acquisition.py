@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from .key_order import KeyOrder
 from .limits import AcquireMode, ShareLimits
 from .state_runs import StateRuns
-from .states import ARCHIVED, UNTOUCHED, Acquired, Available, Delayed, State
+from .states import ARCHIVED, UNTOUCHED, Acquired, Available, Blocked, State, Waiting
 
 
 class AcquiredRange(NamedTuple):
@@ -51,7 +53,7 @@ class Acquisition:
         Records that members hold stay as they are; the members acknowledge them.
         """
         runs = self._runs
-        runs.update(first, last, lambda state: ARCHIVED if isinstance(state, Available | Delayed) else state)
+        runs.update(first, last, lambda state: ARCHIVED if isinstance(state, Waiting) else state)
         if last >= runs.end:
             runs.extend(last, ARCHIVED)
 
@@ -71,6 +73,37 @@ class Acquisition:
                 self._add(run_first, offset - 1, state.delivery_count + 1)
         if not self._has_ended and last >= runs.end:
             self._take_new(last)
+
+    def take_ordered(self, first: int, last: int, order: KeyOrder, keys: Mapping[int, int]) -> None:
+        """Acquire the available records of one batch that are the first of their keys.
+
+        `keys` are the hashes of the keys by offset, at least from `order.walked_to` on. Records without a key have no
+        order. The window reaches at least to the first offset. Blocked records stop no others.
+        """
+        runs = self._runs
+        for offset in range(first, last + 1):
+            if self.is_complete:
+                return
+            if offset >= runs.end:
+                if runs.unfinished >= self._limits.record_locks:
+                    self._has_ended = True
+                    return
+                runs.extend(offset, UNTOUCHED)
+            if offset >= order.walked_to:
+                order.walked_to = offset + 1
+                self._walk(offset, order, keys.get(offset))
+            (_, _, state) = runs.runs(offset, offset)[0]
+            if isinstance(state, Available) and self._grant(1, state.delivery_count):
+                self._add(offset, offset, state.delivery_count + 1)
+
+    def _walk(self, offset: int, order: KeyOrder, key: int | None) -> None:
+        """Take the key of a record into account, which is known from now on."""
+        (_, _, state) = self._runs.runs(offset, offset)[0]
+        if key is None or state.is_finished:
+            return
+        order.add(offset, key)
+        if isinstance(state, Available) and order.is_blocked(offset):
+            self._runs.assign(offset, offset, Blocked(state.delivery_count))
 
     def _take_new(self, last: int) -> None:
         """Acquire records behind the window. In batch-optimised mode the last batch may exceed the limit of locks."""

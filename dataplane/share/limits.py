@@ -31,6 +31,8 @@ class ShareLimits:
     (share.partition.max.record.locks)."""
     has_dead_letters: bool = False
     """True if the group has a dead letter topic (errors.deadletterqueue.topic.name)."""
+    is_ordered: bool = False
+    """True if records with the same key are delivered one after the other (ottla.share.ordering)."""
 
     def throttled(self, delivery_count: int, max_records: int) -> int | None:
         """Return the maximum of records for a fetch of records with this delivery count; None without a reduction.

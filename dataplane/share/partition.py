@@ -11,13 +11,15 @@ Times are monotonic, in milliseconds. A lock lasts until `expire` is called at i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .acknowledgements import TRANSACTIONAL_TYPES, AcknowledgedRange, check_ranges
 from .acquisition import AcquiredRange, Acquisition
 from .deadlines import Deadlines
+from .key_order import KeyOrder
 from .limits import AcquireMode, ShareLimits
 from .state_runs import StateRuns
 from .states import (
@@ -29,6 +31,7 @@ from .states import (
     Acquired,
     Archiving,
     Available,
+    Blocked,
     Changing,
     DeathReason,
     Delayed,
@@ -36,12 +39,15 @@ from .states import (
     Pending,
     State,
     StateBatch,
+    Waiting,
     add_batch,
     deadline_of,
     durable_batch,
 )
+from .transaction_effects import TYPES, committed, finished_parts
 from .transitions import DeadRecords, Transition
 
+NO_KEYS: Final[Mapping[int, int]] = MappingProxyType({})
 After = Callable[[int], State]
 """The state after a change, for a delivery count."""
 
@@ -51,14 +57,6 @@ class ShareSnapshot(NamedTuple):
 
     start_offset: int
     batches: tuple[StateBatch, ...]
-
-
-class PendingRange(NamedTuple):
-    """A range of records that a member has acknowledged in a transaction which has not ended."""
-
-    first: int
-    last: int
-    state: Pending
 
 
 class SharePartition:
@@ -71,6 +69,8 @@ class SharePartition:
         self._deadlines = Deadlines()
         self._transitions: set[Transition] = set()
         self._transactions: dict[Hashable, list[tuple[int, int]]] = {}
+        # The order is that of the settings at the beginning.
+        self._order = KeyOrder(start_offset) if limits.is_ordered else None
         # Start offset that is durable, and the largest that a transition carries.
         self._durable_start = self._announced_start = start_offset
 
@@ -80,12 +80,10 @@ class SharePartition:
         limits: ShareLimits,
         start_offset: int,
         batches: Iterable[StateBatch],
-        pending: Iterable[PendingRange] = (),
     ) -> SharePartition:
         """Return the share partition of a durable state. Offsets without a batch are as before their first delivery.
 
-        `pending` are the acknowledgements of transactions that have not ended. Raises ValueError if batches overlap or
-        are not in order.
+        Raises ValueError if batches overlap or are not in order.
         """
         partition = cls(limits, start_offset)
         runs = partition._runs
@@ -102,16 +100,8 @@ class SharePartition:
             if batch.not_before_ms:
                 partition._deadlines.add(batch.not_before_ms, batch.first, batch.last)
             behind = batch.last + 1
-        for first, last, state in pending:
-            partition._restore_pending(first, last, state)
         runs.drop_finished()
         return partition
-
-    def _restore_pending(self, first: int, last: int, state: Pending) -> None:
-        if last >= self._runs.end:
-            self._runs.extend(last, UNTOUCHED)
-        self._runs.assign(first, last, state)
-        self._transactions.setdefault(state.transaction, []).append((first, last))
 
     # ------------------------------------------------------------ the window
 
@@ -136,6 +126,12 @@ class SharePartition:
         return sum(self._runs.held.values())
 
     @property
+    def greatest_holder(self) -> str:
+        """The member that holds the most records under a lock; empty if no member holds any."""
+        held = self._runs.held
+        return max(held, key=held.__getitem__) if held else ""
+
+    @property
     def run_count(self) -> int:
         """Number of ranges in the window whose records have the same state, by which the memory of the window grows."""
         return self._runs.run_count
@@ -153,7 +149,13 @@ class SharePartition:
     def next_fetch_offset(self) -> int:
         """Return the first offset that a member may acquire, from which the next fetch reads the log."""
         run = self._runs.next_acquirable(self.start_offset)
-        return self.end_offset if run is None else run[0]
+        offset = self.end_offset if run is None else run[0]
+        return offset if self._order is None else min(offset, max(self._order.walked_to, self.start_offset))
+
+    @property
+    def keys_from(self) -> int | None:
+        """First offset from which on an acquisition needs the keys of records; None without an order of keys."""
+        return None if self._order is None else self._order.walked_to
 
     # ------------------------------------------------------------ acquisition
 
@@ -165,6 +167,7 @@ class SharePartition:
         max_records: int,
         mode: AcquireMode,
         now_ms: int,
+        keys: Mapping[int, int] = NO_KEYS,
     ) -> tuple[AcquiredRange, ...]:
         """Acquire available records for a member, and return their ranges.
 
@@ -172,8 +175,9 @@ class SharePartition:
         leaves out control batches, and aborted batches for a read_committed group. Offsets between the batches are
         gaps, and become finished. Batches that were left out at the end of the read go to `archive` after this call.
 
-        In batch-optimised mode the last batch may exceed both `max_records` and the limit of locks. Raises ValueError
-        if the batches were read from an offset behind the window.
+        In batch-optimised mode the last batch may exceed both `max_records` and the limit of locks. With an order of
+        keys the mode is strict. `keys` are then hashes of keys by offset, of all records with a key from `keys_from`
+        on. Raises ValueError if the batches were read from an offset behind the window.
         """
         runs = self._runs
         if fetch_offset > runs.end:
@@ -181,6 +185,9 @@ class SharePartition:
                 f"batches were read from offset {fetch_offset}, but the window ends at {runs.end}"
             )
         holder = (member_id, now_ms + self.limits.lock_duration_ms)
+        order = self._order
+        if order is not None:
+            mode = AcquireMode.RECORD_LIMIT
         acquisition = Acquisition(runs, self.limits, holder, max_records, mode)
         position = max(fetch_offset, runs.start)
         for first, last in batches:
@@ -190,7 +197,12 @@ class SharePartition:
                 continue
             if position < first:
                 acquisition.pass_gap(position, first - 1)
-            acquisition.take(max(first, runs.start), last)
+                self._finish_keys(position, first - 1)
+            if order is None:
+                acquisition.take(max(first, runs.start), last)
+            else:
+                order.walked_to = max(order.walked_to, min(first, runs.end))
+                acquisition.take_ordered(max(first, runs.start), last, order, keys)
             position = last + 1
         for acquired in acquisition.acquired:
             self._add_deadline(holder[1], acquired.first, acquired.last)
@@ -205,11 +217,12 @@ class SharePartition:
         """
         runs = self._runs
         for first, last in ranges:
-            runs.update(
-                first, last, lambda state: ARCHIVED if isinstance(state, Available | Delayed) else state
-            )
+            runs.update(first, last, lambda state: ARCHIVED if isinstance(state, Waiting) else state)
             if first <= runs.end <= last:
                 runs.extend(last, ARCHIVED)
+            self._finish_keys(first, last)
+            if self._order is not None and first <= self._order.walked_to <= last < runs.end:
+                self._order.walked_to = last + 1
         runs.drop_finished()
 
     def archive_below(self, offset: int) -> None:
@@ -217,14 +230,44 @@ class SharePartition:
 
         A later transition carries the start offset to the durable state.
         """
+        before = self.start_offset
         self._runs.drop_below(offset)
+        self._finish_keys(before, offset - 1)
+
+    def _finish_keys(self, first: int, last: int) -> None:
+        """Free the keys of finished records between two offsets. Records behind them are available now."""
+        if self._order is None:
+            return
+        held = [
+            (run_first, run_last)
+            for run_first, run_last, state in self._runs.runs(first, last)
+            if not state.is_finished
+        ]
+        position = first
+        for run_first, run_last in [*held, (last + 1, last)]:
+            for offset in self._order.finish(position, run_first - 1):
+                self._runs.update(
+                    offset,
+                    offset,
+                    lambda state: Available(state.delivery_count) if isinstance(state, Blocked) else state,
+                )
+            position = run_last + 1
+
+    def _block_keys(self, first: int, last: int) -> None:
+        """Block the available records between two offsets behind earlier records of their keys."""
+        if self._order is None:
+            return
+        for offset in self._order.blocked(first, last):
+            self._runs.update(
+                offset,
+                offset,
+                lambda state: Blocked(state.delivery_count) if isinstance(state, Available) else state,
+            )
 
     # ------------------------------------------------------------ acknowledgement
 
-    def acknowledge(
-        self, member_id: str, ranges: Sequence[AcknowledgedRange], now_ms: int, delay_ms: int = 0
-    ) -> Transition:
-        """Apply acknowledgements of a member; released records stay unavailable for `delay_ms`.
+    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], now_ms: int) -> Transition:
+        """Apply acknowledgements of a member. Released records stay unavailable for the delay of their range.
 
         Offsets before the start offset are skipped, since they are finished. Renewed locks need no commit.
 
@@ -234,8 +277,8 @@ class SharePartition:
         check_ranges(ranges)
         self._check_held(member_id, ranges)
         transition = self._begin()
-        not_before_ms = now_ms + delay_ms if delay_ms else 0
         for acknowledged in ranges:
+            not_before_ms = now_ms + acknowledged.delay_ms if acknowledged.delay_ms else 0
             for first, last, kind in acknowledged.by_type():
                 if kind is AcknowledgeType.RENEW:
                     self._renew(first, last, now_ms + self.limits.lock_duration_ms)
@@ -245,7 +288,7 @@ class SharePartition:
 
     def _check_held(self, member_id: str, ranges: Iterable[AcknowledgedRange]) -> None:
         runs = self._runs
-        for first, last, _ in ranges:
+        for first, last, _, _ in ranges:
             if last >= runs.end > runs.start:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
@@ -285,28 +328,21 @@ class SharePartition:
             return self._dead(count, DeathReason.DELIVERY_LIMIT)
         return Delayed(count, not_before_ms) if not_before_ms else Available(count)
 
-    def _put_back_undelivered(self, count: int) -> State:
-        """Return the state of an acquired record that its member has not seen."""
-        return Available(count - 1)
-
     def _dead(self, count: int, reason: DeathReason) -> State:
         return Archiving(count, reason) if self.limits.has_dead_letters else ARCHIVED
 
     # ------------------------------------------------------------ ends of locks, sessions and dead letters
 
-    def release(self, member_id: str, *, were_delivered: bool) -> Transition:
+    def release(self, member_id: str) -> Transition:
         """Release all records that a member holds, since its share session has ended.
 
-        A member that closes its session has acknowledged all records that it saw. The others were not delivered, and
-        their count falls again (KAFKA-17541). After a lost connection the broker cannot know, and the count stays.
+        The count stays, as in Kafka. If it fell, a record at which each member stops would be delivered for ever.
         """
-
         transition = self._begin()
-        after = self._put_back if were_delivered else self._put_back_undelivered
         if member_id in self._runs.held:
             for first, last, state in self._runs.all_runs():
                 if isinstance(state, Acquired) and state.member_id == member_id:
-                    self._change(transition, first, last, after)
+                    self._change(transition, first, last, self._put_back)
         return self._seal(transition)
 
     def next_expiry_ms(self) -> int | None:
@@ -330,6 +366,7 @@ class SharePartition:
                     self._change(transition, first, last, self._put_back)
                 elif isinstance(state, Delayed):
                     self._runs.assign(first, last, Available(state.delivery_count))
+                    self._block_keys(first, last)
         return self._seal(transition)
 
     def dead_letters(self) -> tuple[DeadRecords, ...]:
@@ -360,13 +397,14 @@ class SharePartition:
 
     def acknowledge_pending(
         self, transaction: Hashable, member_id: str, ranges: Sequence[AcknowledgedRange]
-    ) -> None:
+    ) -> tuple[StateBatch, ...]:
         """Acknowledge records in a transaction: the member holds them without a lock until the transaction ends.
 
-        Raises KafkaError as `acknowledge` does.
+        Returns the durable states of the records after a commit. Raises KafkaError as `acknowledge` does.
         """
-        check_ranges(ranges, TRANSACTIONAL_TYPES)
+        check_ranges(ranges, TRANSACTIONAL_TYPES, delay_max_ms=0)
         self._check_held(member_id, ranges)
+        batches: list[StateBatch] = []
         for acknowledged in ranges:
             for first, last, kind in acknowledged.by_type():
 
@@ -376,23 +414,43 @@ class SharePartition:
 
                 self._runs.update(first, last, held)
                 self._transactions.setdefault(transaction, []).append((first, last))
+                for run_first, run_last, state in self._runs.runs(first, last):
+                    assert isinstance(state, Pending)
+                    add_batch(batches, committed(run_first, run_last, state))
+        return tuple(batches)
 
-    def pending(self) -> tuple[PendingRange, ...]:
-        """Return the acknowledgements of transactions that have not ended, for `restore`."""
-        return tuple(
-            PendingRange(first, last, state)
-            for first, last, state in self._runs.all_runs()
-            if isinstance(state, Pending)
-        )
+    def restore_pending(self, transaction: Hashable, batches: Iterable[StateBatch]) -> None:
+        """Hold records whose durable states change if a transaction commits, at a leader that was elected meanwhile.
 
-    def complete(self, transaction: Hashable, *, is_committed: bool) -> Transition:
-        """Apply the acknowledgements of a transaction that is committed, or put the records back if it is aborted."""
+        The former leader has delivered each of these records once more than the durable state says.
+        """
+        for batch in batches:
+            if batch.last < self.start_offset:
+                continue
+            if batch.last >= self._runs.end:
+                self._runs.extend(batch.last, UNTOUCHED)
+
+            def held(state: State, kind: AcknowledgeType = TYPES[batch.state]) -> State:
+                if isinstance(state, Waiting):
+                    return Pending(transaction, "", state.delivery_count + 1, kind)
+                return state
+
+            self._runs.update(batch.first, batch.last, held)
+            self._transactions.setdefault(transaction, []).append((batch.first, batch.last))
+
+    def settle(self, transaction: Hashable, batches: Sequence[StateBatch]) -> Transition:
+        """Apply the end of a transaction, whose effect is in the durable states `batches`, in order.
+
+        Records that are finished there were acknowledged; the others are put back.
+        """
         transition = self._begin()
         for span in self._transactions.pop(transaction, ()):
             for first, last, state in self._runs.runs(*span):
-                if isinstance(state, Pending) and state.transaction == transaction:
-                    after = self._outcome(state.type) if is_committed else self._put_back
-                    self._change(transition, first, last, after)
+                if not isinstance(state, Pending) or state.transaction != transaction:
+                    continue
+                for part_first, part_last, is_finished in finished_parts(first, last, batches):
+                    after = self._outcome(state.type) if is_finished else self._put_back
+                    self._change(transition, part_first, part_last, after)
         return self._seal(transition)
 
     # ------------------------------------------------------------ transitions
@@ -472,6 +530,8 @@ class SharePartition:
 
         for span in transition.spans:
             self._runs.update(*span, ended)
+            self._finish_keys(*span)
+            self._block_keys(*span)
             for first, last, state in self._runs.runs(*span):
                 if (deadline_ms := deadline_of(state)) != NEVER_MS:
                     self._add_deadline(deadline_ms, first, last)
@@ -501,6 +561,8 @@ class SharePartition:
     def check(self) -> None:
         """Assert the invariants of the state."""
         self._runs.check()
+        if self._order is not None:
+            self._order.check()
         for _, _, state in self._runs.all_runs():
             assert not isinstance(state, Changing) or state.transition in self._transitions
             assert not isinstance(state, Pending) or state.transaction in self._transactions

@@ -20,12 +20,22 @@ from ...protocol.messages.find_coordinator import SharePartition
 from ...protocol.messages.share_state_records import UNKNOWN_COUNT
 from ..cluster.internal_topics import SHARE_STATE_TOPIC
 from ..coordinated_log.key_hash import partition_for
+from ..coordinated_log.transactional_producer import TransactionalProducer
 from ..peers.requests import PeerLost, PeerRequests
 from .feature import check_share_level
 from .state.coordinator import ShareStateCoordinator
 from .state.requests import API_OF, StateApi, outcomes_of, request_of
 from .state.shard import Outcome
-from .state.stored_state import Change, Delete, Initialize, Read, StoredShareState, Summarize, Write
+from .state.stored_state import (
+    UNKNOWN_START,
+    Change,
+    Delete,
+    Initialize,
+    Read,
+    StoredShareState,
+    Summarize,
+    Write,
+)
 from .states import StateBatch
 
 logger = logging.getLogger(__name__)
@@ -115,11 +125,27 @@ class StatePersister:
     ) -> None:
         """Store changed states of offsets, and the start offset with its delivery-complete count.
 
-        With the start offset -1 the stored start offset and count stay, as in Kafka. The delays of released records are
-        not stored.
+        With the start offset -1 the stored start offset and count stay, as in Kafka.
         """
-        stored = tuple(batch._replace(not_before_ms=0) for batch in batches)
-        write = Write(state_epoch, leader_epoch, start_offset, delivery_complete, stored)
+        write = Write(state_epoch, leader_epoch, start_offset, delivery_complete, tuple(batches))
+        await self._perform(group_id, topic_id, partition, write)
+
+    async def write_in_transaction(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        batches: Sequence[StateBatch],
+        writer: TransactionalProducer,
+    ) -> None:
+        """Store states of offsets that change once the writer's transaction commits.
+
+        After an error the transaction must be aborted: the change may be part of it.
+        """
+        write = Write(state_epoch, leader_epoch, UNKNOWN_START, UNKNOWN_COUNT, tuple(batches), writer)
         await self._perform(group_id, topic_id, partition, write)
 
     async def initialize(

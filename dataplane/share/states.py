@@ -38,7 +38,12 @@ class StateBatch(NamedTuple):
     state: DurableState
     delivery_count: int = 0
     not_before_ms: int = 0
-    """Monotonic time before which no member acquires the records; 0 without a delay."""
+    """Time before which no member acquires the records; 0 without a delay. At a leader it is monotonic, and stored it
+    is the time since 1970."""
+
+    def shifted(self, ms: int) -> StateBatch:
+        """Return the batch with its time shifted from one clock to another."""
+        return self._replace(not_before_ms=max(1, self.not_before_ms + ms)) if self.not_before_ms else self
 
 
 class AcknowledgeType(IntEnum):
@@ -71,6 +76,13 @@ class Available(_State):
     """A record that a member may acquire. Its count is 0 before the first delivery."""
 
     is_acquirable: ClassVar[bool] = True
+    delivery_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(_State):
+    """A record that no member may acquire before an earlier record with the same key is finished."""
+
     delivery_count: int = 0
 
 
@@ -128,11 +140,15 @@ class Changing(_State):
     """Identity of the transition that the write completes."""
 
 
-State = Available | Delayed | Acquired | Pending | Archiving | Finished | Changing
+State = Available | Blocked | Delayed | Acquired | Pending | Archiving | Finished | Changing
 
 ACKNOWLEDGED = Finished(DurableState.ACKNOWLEDGED)
 ARCHIVED = Finished(DurableState.ARCHIVED)
 UNTOUCHED = Available()
+
+
+Waiting = Available | Blocked | Delayed
+"""States of a record that no member holds and that is not given up."""
 
 
 def deadline_of(state: State) -> int:
@@ -153,7 +169,7 @@ def durable_batch(first: int, last: int, state: State) -> StateBatch | None:
             return StateBatch(first, last, finished)
         case Delayed(delivery_count=count, deadline_ms=not_before_ms):
             return StateBatch(first, last, DurableState.AVAILABLE, count, not_before_ms)
-        case Available(delivery_count=count):
+        case Available(delivery_count=count) | Blocked(delivery_count=count):
             pass
         case Acquired(delivery_count=count) | Pending(delivery_count=count) | Archiving(delivery_count=count):
             count -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .states import DeathReason, StateBatch
+from .states import DeathReason, DurableState, StateBatch
 
 
 class DeadRecords(NamedTuple):
@@ -36,3 +36,10 @@ class Transition:
     def needs_write(self) -> bool:
         """True if the change must be durable before it is committed."""
         return bool(self.batches)
+
+    @property
+    def archived_count(self) -> int:
+        """Number of records that the change archives."""
+        return sum(
+            batch.last + 1 - batch.first for batch in self.batches if batch.state is DurableState.ARCHIVED
+        )

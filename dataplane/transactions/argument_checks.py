@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.settings.transactional_ids import LETTERS_PREFIX
 
 
 def check_transactional_id(transactional_id: str) -> None:
-    """Raise KafkaError INVALID_REQUEST if the transactional id is empty."""
+    """Raise KafkaError INVALID_REQUEST if the transactional id is empty, or brokers use it themselves."""
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+    if transactional_id.startswith(LETTERS_PREFIX):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"transactional ids that begin with {LETTERS_PREFIX} are for the dead letters of brokers",
+        )
 
 
 def check_timeout(timeout_ms: int, most: int) -> None:

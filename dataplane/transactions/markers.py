@@ -2,8 +2,7 @@
 
 It writes them when the feed brings the decision, in the order in which the quorum decided. It reports them once they
 are below the high watermark (rules T8, T9, T11, T19). By then the offsets that a transaction has committed are visible,
-or gone: the groups of a `__consumer_offsets` partition are notified before its marker is reported (rule T14;
-KAFKA-17507).
+or gone: the coordinator whose log the partition is gets notified before its marker is reported (rule T14; KAFKA-17507).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -19,7 +18,6 @@ from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.cluster.transaction_table import Place, TransactionMetadata, Writer
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ReportMarkers, WrittenMarker, WrittenMarkers
-from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..log.producers.producer_state import NO_NUMBER
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
@@ -47,8 +45,8 @@ _Underway = tuple[Place, int, int, int]
 """Partition, leader epoch, the writer's producer id, number."""
 
 
-class OffsetsEnded(Protocol):
-    """A callback for the end of a producer's transaction in a partition of `__consumer_offsets`.
+class TransactionEnded(Protocol):
+    """A callback for the end of a producer's transaction in a partition of a coordinator's topic.
 
     The marker is the last record below `end_offset`, or an earlier one.
     """
@@ -83,13 +81,14 @@ class Markers:
         replicas: Replicas,
         image: Callable[[], ClusterImage],
         quorum: Quorum,
-        offsets_ended: OffsetsEnded,
+        coordinators: Mapping[str, TransactionEnded],
     ) -> None:
+        """`coordinators` are notified of the ends of transactions in the topics with their state."""
         self._broker_id = broker_id
         self._replicas = replicas
         self._image = image
         self._quorum = quorum
-        self._offsets_ended = offsets_ended
+        self._coordinators = coordinators
         #: transactional ids with changes, which are examined once all markers in `_owed` are written
         self._changed: dict[str, None] = {}
         self._owed: deque[_Owed] = deque()
@@ -352,8 +351,8 @@ class Markers:
         if error is not ErrorCode.NONE:
             self._underway.discard((place, marker.leader_epoch, producer_id, marker.number))
             return
-        if partition.topic == OFFSETS_TOPIC:
-            self._offsets_ended(partition.index, producer_id, marker.end, committed=marker.committed)
+        if (ended := self._coordinators.get(partition.topic)) is not None:
+            ended(partition.index, producer_id, marker.end, committed=marker.committed)
         if marker.number == NO_NUMBER:
             return
         self._unreported.setdefault((place, marker.leader_epoch), {})[producer_id] = marker.number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.cluster.image_delta import ImageDelta
@@ -12,7 +12,7 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
 from .completion_waits import CompletionWaits
-from .markers import Markers, OffsetsEnded
+from .markers import Markers, TransactionEnded
 from .pending_writes import PendingTransactionWrites
 
 
@@ -28,13 +28,13 @@ class TransactionParticipant:
         replicas: Replicas,
         image: Callable[[], ClusterImage],
         quorum: Quorum,
-        offsets_ended: OffsetsEnded,
+        coordinators: Mapping[str, TransactionEnded],
     ) -> None:
         self.catch_up = SharedCatchUp(broker_id, quorum)
         self.pending_writes = PendingTransactionWrites(
             lambda: image().transactions, quorum, self.catch_up, wall_ms
         )
-        self.markers = Markers(broker_id, replicas, image, quorum, offsets_ended)
+        self.markers = Markers(broker_id, replicas, image, quorum, coordinators)
         self.completion_waits = CompletionWaits(image)
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:

@@ -18,6 +18,8 @@ from ...protocol.features import (
     PLACEMENT_BY_HOSTS,
     SECURITY,
     SECURITY_WITH_TOKENS,
+    SHARE,
+    SHARE_STATE_TOPIC,
     finalized,
 )
 from ...protocol.messages.features import UNSAFE_DOWNGRADE, UPGRADE
@@ -43,6 +45,8 @@ def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesR
             _check_mirrors(work, update.level)
         elif update.feature == PLACEMENT:
             _check_placement(work, update.level)
+        elif update.feature == SHARE:
+            _check_share_groups(work, update)
     if not command.validate_only:
         for update in command.updates:
             if levels[update.feature] != update.level:
@@ -143,6 +147,20 @@ def _check_placement(work: Workspace, level: int) -> None:
         raise _refusal(
             f"Invalid update version {level} for feature {PLACEMENT}. Broker {placed[0]} has a host: start it without "
             "broker.host first."
+        )
+
+
+def _check_share_groups(work: Workspace, update: FeatureLevel) -> None:
+    """Raise KafkaError if the level would hide share groups. Brokers keep the groups, so UNSAFE_DOWNGRADE may."""
+    if (
+        update.level == 0
+        and update.upgrade_type != UNSAFE_DOWNGRADE
+        and SHARE_STATE_TOPIC in work.image.topics
+    ):
+        raise _refusal(
+            f"Invalid update version 0 for feature {SHARE}. There may be share groups, since the topic "
+            f"{SHARE_STATE_TOPIC} exists: delete the groups and then the topic, or set the upgrade type to unsafe "
+            "downgrade, which refuses the groups' requests and keeps their states."
         )
 
 

@@ -206,7 +206,8 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     member_epoch: int = int32(about="Epoch of the member.")
     previous_member_epoch: int = int32(about="Epoch of the member before that.")
     state: int = int8(
-        about="1 stable, 2 with partitions to give up, 3 waiting for other members to give partitions up."
+        about="0 stable, 1 with partitions to give up, 2 waiting for other members to give partitions up. Earlier "
+        "programs wrote numbers that are higher by 1."
     )
     assigned_partitions: list[HeldTopicPartitions] = array(
         HeldTopicPartitions, about="Partitions that the member owns."

@@ -74,6 +74,12 @@ class AcknowledgementBatch(Message):
     acknowledge_types: list[int] = array(
         int8, about="An AcknowledgeType for each offset of the range, or a single type for all offsets."
     )
+    delay_ms: int = int64(
+        tag=10000,
+        default=0,
+        about="Not in Kafka: time in ms for which nobody gets the released records; 0 for none. All types of the range "
+        "are RELEASE then.",
+    )
 
 
 @data()

@@ -62,6 +62,15 @@ class InitializeShareGroupStateRequest(Request[InitializeShareGroupStateResponse
 
 
 @data()
+class PendingState(Message):
+    """States of offsets that count once a transaction commits."""
+
+    producer_id: int = int64(about="Producer id in the transaction.")
+    producer_epoch: int = int16(about="Producer epoch in the transaction.")
+    state_batches: list[StateBatch] = array(StateBatch, about="States of the offsets after a commit.")
+
+
+@data()
 class ReadState(Message):
     """The state of a share-partition, or an error."""
 
@@ -75,6 +84,11 @@ class ReadState(Message):
         about="First offset whose delivery is not complete; -1 if the leader has to choose it."
     )
     state_batches: list[StateBatch] = array(StateBatch, about="States of offsets from the start offset on.")
+    pending: list[PendingState] = array(
+        PendingState,
+        tag=10000,
+        about="Not in Kafka: states that count once their transactions commit, which have not ended.",
+    )
 
 
 @data()
@@ -138,6 +152,18 @@ class WrittenState(Message):
         about="Number of offsets from the start offset on whose delivery is complete; -1 unknown (KIP-1226).",
     )
     state_batches: list[StateBatch] = array(StateBatch, about="States that have changed.")
+    transactional_id: str = string(
+        tag=10000,
+        default="",
+        about="Not in Kafka: transactional id of the transaction with whose commit the states change; empty: they "
+        "change at once.",
+    )
+    producer_id: int = int64(
+        tag=10001, default=-1, about="Not in Kafka: producer id in that transaction; -1 without one."
+    )
+    producer_epoch: int = int16(
+        tag=10002, default=-1, about="Not in Kafka: producer epoch in that transaction; -1 without one."
+    )
 
 
 @data()

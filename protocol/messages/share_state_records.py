@@ -46,6 +46,11 @@ class StateBatch(Message):
     last_offset: int = int64(about="Last offset of the range.")
     delivery_state: int = int8(about="State of the records, a DeliveryState.")
     delivery_count: int = int16(about="Number of deliveries of each record.")
+    not_before_ms: int = int64(
+        tag=10000,
+        default=0,
+        about="Not in Kafka: time in ms since 1970 before which nobody gets the records; 0 without a delay.",
+    )
 
 
 @data("0", flexible="0+")

@@ -222,6 +222,34 @@ SHARE_SETTINGS: Final = share_settings(SHARE_SERVED, SHARE_ORDERED)
 _EVERY_NODE_KEY: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _NODE_KEYS}
 _DECLARED: Final = frozenset(key.name for key in SHARE_SETTINGS.nodes)
 
+_WITHIN_BOUNDS: Final = (
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "record.lock.duration.ms",
+    "delivery.count.limit",
+    "partition.max.record.locks",
+)
+"""Ends of the names of nodes' keys that have a lowest and a highest value in two other keys."""
+
+
+def check_share_numbers(properties: Mapping[str, str]) -> None:
+    """Check the nodes' keys of share groups that bound each other. Raises ConfigError.
+
+    The checks are Kafka's: each default is within the bounds of groups' settings, and members heartbeat more often than
+    their sessions end.
+    """
+    for name in _WITHIN_BOUNDS:
+        keys = tuple(f"group.share.{bound}{name}" for bound in ("min.", "", "max."))
+        least, value, most = (share_number(key, properties) for key in keys)
+        if not least <= value <= most:
+            raise ConfigError(
+                f"{keys[1]} is {value}: it must be from {least} to {most} ({keys[0]}, {keys[2]})"
+            )
+    session, heartbeat = (f"group.share.{name}" for name in _WITHIN_BOUNDS[:2])
+    session_ms, heartbeat_ms = share_number(session, properties), share_number(heartbeat, properties)
+    if heartbeat_ms >= session_ms:
+        raise ConfigError(f"{heartbeat} ({heartbeat_ms}) must be less than {session} ({session_ms})")
+
 
 def share_number(name: str, properties: Mapping[str, str]) -> int:
     """Return the value of a node's key of share groups that is a whole number. Raises ConfigError.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from .address_limits import AddressLimits
 from .config_absent import ABSENT_NOT_IN_EFFECT, ABSENT_TABLE
 from .config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, Scope
+from .config_lake import LAKE_TABLE
 from .config_oauth import OAUTH_NOT_IN_EFFECT
 from .config_sasl import SASL_TABLE
 from .config_share import SHARE_SETTINGS
@@ -354,7 +355,9 @@ def _behind(key: ConfigKey) -> ConfigKey:
     return ConfigKey(name, key.type, default, key.doc, scope, key.least, key.most, key.allowed)
 
 
-TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in (*_TOPIC_TABLE, *SHARE_SETTINGS.topics)}
+TOPIC_KEYS: Mapping[str, ConfigKey] = {
+    key.name: key for key in (*_TOPIC_TABLE, *SHARE_SETTINGS.topics, *LAKE_TABLE)
+}
 NODE_KEYS: Mapping[str, ConfigKey] = {
     **{key.synonyms[0]: _behind(key) for key in _TOPIC_TABLE if key.synonyms},
     **{

@@ -9,9 +9,9 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ...client.records import TopicPartition
 from ...client.sync.loop_thread import shared_loop
+from ...client.transactions.cut_filter import Window
 from ..options import WrongOption
 from .cluster_view import ClusterView
-from .cut_filter import Window
 from .data_loss import DataLoss
 from .pushed_filters import Pushed
 from .settings import ATOMIC, SourceSettings, read_settings

@@ -23,12 +23,12 @@ from ...client.options import group_of
 from ...client.records import CREATE_TIME, LOG_APPEND_TIME
 from ...client.security.security import security_of
 from ...client.sync.loop_thread import LoopThread, shared_loop
+from ...client.transactions.cut_filter import Counted, CutFilter, Step
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records.record import Columns
 from ...protocol.records.record_columns import column_buffers
 from ..options import security_options
 from .cluster_view import CLIENT_ID
-from .cut_filter import Counted, CutFilter, Step
 from .data_loss import DataLoss
 from .rows import RowBuilder, TypeRun
 from .settings import READ_COMMITTED, SourceSettings

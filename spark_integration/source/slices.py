@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ...client.records import TopicPartition
-from .cut_filter import Window
+from ...client.transactions.cut_filter import Window
 
 
 class Range(NamedTuple):

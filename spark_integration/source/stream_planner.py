@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from ...client.admin import Cut, CutOffset
 from ...client.records import TopicPartition
+from ...client.transactions.cut_filter import Window
+from ...client.transactions.cut_search import CutSearch, ReadPlace, cost, spread, within
 from ...protocol.errors import ErrorCode, KafkaError
-from .admission import CutSearch, is_due, spread
+from .admission import is_due
 from .cluster_view import ClusterView, Found
-from .cut_filter import Window
 from .data_loss import DataLoss
 from .position import PartitionPosition, Position, WrongCheckpoint
 from .settings import ATOMIC, SourceSettings
@@ -217,14 +218,16 @@ class StreamPlanner:
                 asked[index] = await self._view.cut_offsets(Cut(index), newest.places)
             return asked[index]
 
-        search = CutSearch(first, newest.cut, _cost(start, await at(newest.cut)), maximum)
+        begin, most = _offsets(start), _offsets(newest)
+        search = CutSearch(first, newest.cut, cost(begin, await at(newest.cut)), maximum)
         while (index := search.next_index) is not None:
-            search.tell(index, _cost(start, await at(index)))
+            search.tell(index, cost(begin, await at(index)))
         chosen = search.found
-        end = _within(start, newest, chosen, await at(chosen), maximum)
-        if end.same_places(start) and search.behind > chosen:
-            end = _within(start, newest, search.behind, await at(search.behind), maximum)
-        return end
+        found = within(begin, most, await at(chosen), maximum)
+        if not found and search.behind > chosen:
+            chosen = search.behind
+            found = within(begin, most, await at(chosen), maximum)
+        return _read(start, newest, chosen, found)
 
 
 def _distance(start: Position, end: Position) -> int:
@@ -261,32 +264,18 @@ def _part_of(start: Position, newest: Position, maximum: int) -> Position:
     return replace(newest, places=places)
 
 
-def _cost(start: Position, cut: Mapping[TopicPartition, CutOffset]) -> int:
-    """Return the number of offsets to read from `start` up to this cut."""
-    return sum(max(0, place.least_offset - start.places.get(key, NEW).offset) for key, place in cut.items())
+def _offsets(position: Position) -> dict[TopicPartition, int]:
+    return {partition: place.offset for partition, place in position.places.items()}
 
 
-def _within(
-    start: Position, newest: Position, index: int, cut: Mapping[TopicPartition, CutOffset], maximum: int
+def _read(
+    start: Position, newest: Position, index: int, found: Mapping[TopicPartition, ReadPlace]
 ) -> Position:
-    """Return the position at this cut, moved on by the offsets that the rest of `maximum` allows without splitting a
-    transaction.
-
-    Between `least_offset` and `offset` no transaction ends. So the transactions open at `offset` include all that are
-    open in between.
-    """
-    least = {
-        partition: max(place.least_offset, start.places.get(partition, NEW).offset)
-        for partition, place in cut.items()
+    """Return the position at a cut that was chosen for the micro-batch from `start`."""
+    places = {
+        partition: PartitionPosition(*found[partition])
+        if partition in found
+        else start.places.get(partition, NEW)
+        for partition in newest.places
     }
-    most = {partition: min(place.offset, newest.places[partition].offset) for partition, place in cut.items()}
-    room = {partition: max(0, most[partition] - least[partition]) for partition in cut}
-    shares = spread(max(0, maximum - _cost(start, cut)), room)
-    places = {}
-    for partition, place in cut.items():
-        offset = least[partition] + shares[partition]
-        before = start.places.get(partition, NEW)
-        places[partition] = (
-            PartitionPosition(offset, min(offset, place.open_from)) if offset > before.offset else before
-        )
     return replace(newest, cut=index, places=places)

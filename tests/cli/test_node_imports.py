@@ -46,7 +46,15 @@ NOT_NEEDED_BY = {
         "ottla.dataplane.security.sasl.plain",
     }
     # Used for copying topics of another cluster.
-    | {"ottla.dataplane.mirroring.mirror_link", "ottla.dataplane.mirroring.fetching"},
+    | {"ottla.dataplane.mirroring.mirror_link", "ottla.dataplane.mirroring.fetching"}
+    # Used for records of share groups: the leaders' windows, locks and share sessions.
+    | {
+        "ottla.dataplane.assembly.share_parts",
+        "ottla.dataplane.handlers.sharing",
+        "ottla.dataplane.share.leader",
+        "ottla.dataplane.share.partition",
+        "ottla.dataplane.share.sessions",
+    },
 }
 NEEDED_BY = {
     "quorum": {"cryptography.hazmat.primitives.ciphers.aead", "pysyncobj"},

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla import Admin, Consumer, ExactlyOnce, Producer, Worker, WriterReceipt
+from ottla import Admin, Consumer, ExactlyOnce, Producer, ShareConsumer, ShareTask, Worker, WriterReceipt
 from ottla.client.records import ConsumerRecord
 from ottla.testing import LocalCluster
 
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.cluster
 
 WITHOUT = {
     # Only given to programs, or raised: there is nothing to show.
+    "Acknowledgement",
     # Names of numbers.
     *("AclOperation", "AclPermission", "AclResourceType", "PatternType"),
     *(
@@ -48,7 +49,7 @@ WITHOUT = {
         "OffsetAndMetadata",
         "RecordDelivery",
     ),
-    *("FencedBroker", "GroupDescription", "GroupListing", "GroupMember"),
+    *("FencedBroker", "GroupDescription", "GroupListing", "GroupMember", "ShareGroupOffset"),
     *("HangingTransaction", "LogDirDescription"),
     *(
         "OngoingReassignment",
@@ -116,6 +117,14 @@ class Ending(Consumer):
             return await super().__anext__()
 
 
+class EndingQueue(ShareConsumer):
+    """A consumer of a share group that ends where an example would wait for more."""
+
+    async def __anext__(self) -> ShareTask:
+        async with asyncio.timeout(2):
+            return await super().__anext__()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     authorizer = {
@@ -123,7 +132,16 @@ def cluster() -> Iterator[LocalCluster]:
         "super.users": "User:ANONYMOUS",
     }
     with LocalCluster(settings=authorizer) as cluster:
-        for topic in ("orders", "copies", "originals", "payments", "ledger", "results", "orders.dlq"):
+        for topic in (
+            "orders",
+            "copies",
+            "originals",
+            "payments",
+            "ledger",
+            "results",
+            "orders.dlq",
+            "tasks",
+        ):
             cluster.create_topic(topic, partitions=2)
         yield cluster
 
@@ -154,6 +172,7 @@ async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
             "Producer": partial(Producer, **at),
             "ExactlyOnce": partial(ExactlyOnce, idle_timeout_ms=500, **at),
             "Worker": partial(Worker, **at),
+            "ShareConsumer": partial(EndingQueue, **at),
             "copier": copier,
             "admin": admin,
             "consumer": consumer,

@@ -90,6 +90,7 @@ def test_the_examples_of_the_docstring_work(
         '"billing",', '"b", auto_offset_reset="earliest",'
     )
     example = example.replace("consumer.commit()", "consumer.commit()\n        break")
+    example = example.replace("in queue:", "in queue.getmany(timeout_ms=100):")
     with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="owner") as owner:
         namespace: dict[str, object] = {"token": owner.begin().token}
         run(example, namespace, cluster)

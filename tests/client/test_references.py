@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla import Producer
 from ottla.client.consuming.assigned import AssignedPartition
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.consuming.fetcher import Fetcher
@@ -321,3 +322,8 @@ async def test_without_a_store_the_error_names_the_option() -> None:
     readers.inbox.resume(readers.states[here], OffsetAndMetadata(caught.value.next_offset))
     readers.fetch(here, 3)
     assert [record.value for record in readers.take()[here]] == [b"next"]
+
+
+def test_a_producer_that_has_a_store_and_would_not_use_it_is_refused() -> None:
+    with pytest.raises(ValueError, match="large_message_store needs large_messages='reference'"):
+        Producer(large_message_store="file:///tmp")

@@ -21,13 +21,19 @@ from tests.compat.old_kafka import old_kafka_cluster
 from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
-SMALL = {"offsets.topic.num.partitions": "4"}
+SMALL = {
+    "offsets.topic.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "group.share.min.record.lock.duration.ms": "1000",
+}
 ALONE = {
     "broker.session.timeout.ms": "3000",  # a killed broker cannot come back earlier
     "broker.heartbeat.interval.ms": "500",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
 }
 
 

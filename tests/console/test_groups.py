@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from ottla.client.admin import GroupDescription, GroupListing, GroupMember
+from ottla.client.admin import GroupDescription, GroupListing, GroupMember, ShareGroupOffset
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.records import TopicPartition
 from ottla.console.area import Visit
@@ -236,6 +236,86 @@ def test_the_topics_with_the_most_lag_are_remembered() -> None:
     history.note("g", 10.0, {f"t{number:02}": None if number == 19 else 100 - number for number in range(20)})
     assert history.series("g", 600, 10)[0].name == "t00"
     assert len(history.series("g", 600, 10)) == LAG_TOPICS_MAX
+
+
+# ------------------------------------------------------------ share groups
+
+
+class WithShareGroup(WithGroups):
+    """The same cluster, with the share group `tasks`, whose two members have partition 0 of orders in common."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members["tasks"] = tuple(
+            GroupMember(name, None, name, "/host", (ORDERS, *more), 4)
+            for name, more in (("eve", ()), ("kim", (TopicPartition("orders", 1),)))
+        )
+        self.places = {
+            ORDERS: ShareGroupOffset(30, 64),
+            TopicPartition("orders", 1): ShareGroupOffset(None, None),
+        }
+
+    async def list_groups(self) -> list[GroupListing]:
+        return [
+            replace(group, type="share", protocol_type="share") if group.group_id == "tasks" else group
+            for group in await super().list_groups()
+        ]
+
+    async def describe_groups(self, names: Iterable[str]) -> list[GroupDescription]:
+        return [
+            replace(group, type="share", assignor="simple") if group.group_id == "tasks" else group
+            for group in await super().describe_groups(names)
+        ]
+
+    async def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        assert group_id != "tasks", "a share group has none"
+        return await super().committed_offsets(group_id)
+
+    async def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
+        assert group_id == "tasks"
+        return self.places
+
+    async def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        self.calls.append(("seek", (group_id, dict(offsets))))
+        return dict.fromkeys(offsets)
+
+
+@pytest.fixture
+def sharing() -> WithShareGroup:
+    return WithShareGroup()
+
+
+def test_a_share_group_is_listed_with_its_lag(sharing: WithShareGroup) -> None:
+    page = seen(Browser(sharing).enter().read("/groups"))
+    assert "tasks Stable share share 2 64+ 1" in page
+
+
+def test_a_share_group_shows_start_offsets_and_members_of_partitions(sharing: WithShareGroup) -> None:
+    browser = Browser(sharing, may_change=True).enter()
+    html = browser.read("/groups/group?name=tasks&sort=-members")
+    page = seen(html)
+    assert "topic partition start end lag members" in page
+    assert "orders 0 30 100 64 2 next move" in page
+    assert f"orders 1 {UNKNOWN} 0 {UNKNOWN} 1 newest move" in page
+    assert "kim kim /host 4 2 orders: 0, 1" in page
+    assert 'aria-label="messages of orders-0 from the start offset on"' in html
+    assert 'data-label="start"' in html
+
+
+def test_the_start_offsets_of_a_share_group_are_moved(sharing: WithShareGroup) -> None:
+    browser = Browser(sharing, may_change=True).enter()
+    assert "is Stable with 2 members: stop them first" in seen(
+        browser.send("/groups/seek?name=tasks", 400, to="start")
+    )
+    sharing.members["tasks"] = ()
+    page = seen(browser.send("/groups/seek?name=tasks", to="back by", value="10"))
+    assert "orders-0 30 20 (-10)" in page
+    assert "ottla group seek tasks --topic orders:0=20" in page
+    browser.change("/groups/seek?name=tasks", to="back by", value="10")
+    assert sharing.calls == [("seek", ("tasks", {ORDERS: 20}))]
+    assert "offsets 1" in seen(browser.send("/groups/delete?name=tasks", again="tasks"))
 
 
 # ------------------------------------------------------------ changes

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from ottla.client.admin import Admin, GroupDescription, GroupListing
+from ottla.client.admin import Admin, GroupDescription, GroupListing, ShareGroupOffset
 from ottla.client.records import TopicPartition
 from ottla.console.live import group_lags
 from ottla.console.live.group_lags import TopicLag, lag_by_topic, read_lags
@@ -154,6 +154,12 @@ class Groups:
             found["g0003"] = NO_LEADER
         return found
 
+    async def share_group_offsets(self, group_id: str) -> dict[TopicPartition, ShareGroupOffset]:
+        if group_id != "s":
+            raise NO_LEADER
+        places = {0: ShareGroupOffset(5, 2), 1: ShareGroupOffset(5, 4), 2: ShareGroupOffset(None, None)}
+        return {TopicPartition("t", index): place for index, place in places.items()}
+
     async def list_offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self.ends_read += len(asked)
         return dict.fromkeys(asked, 7)
@@ -174,12 +180,20 @@ async def test_the_lag_of_many_groups_is_read_within_bounds() -> None:
         patch.object(group_lags, "PARTITIONS_READ_MAX", 900),
     ):
         lags = await read_lags(admin, [share, *cluster.listing()])
-    assert len(lags.groups) == 1_199
+    assert len(lags.groups) == 1_199, "one of them the share group"
+    assert lags.total("s") == TopicLag(3, 6, 1)
     assert lags.refused == {"g0003": "no leader"}
-    assert (lags.left_out, lags.unread) == (100, 299)
+    assert (lags.left_out, lags.unread) == (101, 298)
     assert cluster.ends_read == 900
     assert lags.total("g0000") == TopicLag(1, 7, 0)
-    assert lags.total("g1199") == TopicLag(1, None, 1)
+    assert lags.total("g1198") == TopicLag(1, None, 1)
+
+
+async def test_a_share_group_whose_coordinator_refuses_hides_no_other() -> None:
+    cluster = Groups(1)
+    other = GroupListing("other", "share", "Stable", "share", 1)
+    lags = await read_lags(cast(Admin, cluster), [other, *cluster.listing()])
+    assert (lags.refused, list(lags.groups)) == ({"other": "no leader"}, ["g0000"])
 
 
 async def test_ends_of_shared_partitions_are_read_once() -> None:

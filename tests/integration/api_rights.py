@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 from ottla.protocol.cluster.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages import consumer_group_description, topic_partitions
+from ottla.protocol.messages import (
+    consumer_group_description,
+    share_fetch,
+    share_group_description,
+    share_group_offsets,
+    topic_partitions,
+)
 from ottla.protocol.messages.aborts import AbortTransactionRequest
 from ottla.protocol.messages.acls import (
     AclCreation,
@@ -119,6 +125,8 @@ from ottla.protocol.messages.scram_credentials import (
     CredentialDeletion,
     DescribeUserScramCredentialsRequest,
 )
+from ottla.protocol.messages.share_groups import ShareGroupHeartbeatRequest
+from ottla.protocol.messages.share_transactions import TxnShareAcknowledgeRequest
 from ottla.protocol.messages.shared_transactions import (
     BeginTransactionRequest,
     CommitTransactionRequest,
@@ -151,7 +159,7 @@ from ottla.protocol.messages.transactions import (
 from ottla.protocol.records.record import encode_batch
 from ottla.protocol.wire.schema import Message
 
-TOPIC, GROUP, TXN = "secret", "readers", "writer"
+TOPIC, GROUP, SHARE_GROUP, TXN = "secret", "readers", "sharers", "writer"
 MISSING = "nothin"
 Op, Kind = AclOperation, AclResourceType
 
@@ -169,8 +177,12 @@ def topic(operation: AclOperation, name: str = TOPIC) -> Right:
     return Right(Kind.TOPIC, name, operation, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def group(operation: AclOperation) -> Right:
-    return Right(Kind.GROUP, GROUP, operation, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+def group(operation: AclOperation, name: str = GROUP) -> Right:
+    return Right(Kind.GROUP, name, operation, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def share_group(operation: AclOperation) -> Right:
+    return group(operation, SHARE_GROUP)
 
 
 def cluster(operation: AclOperation) -> Right:
@@ -254,6 +266,24 @@ def offset_fetch(version: int) -> Callable[[str, bytes], Message]:
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[named])])
 
     return made
+
+
+def take_records(_name: str, topic_id: bytes) -> Message:
+    part = share_fetch.FetchPartition(partition_index=0)
+    return share_fetch.ShareFetchRequest(
+        group_id=SHARE_GROUP,
+        member_id="m",
+        max_records=1,
+        topics=[share_fetch.FetchTopic(topic_id=topic_id, partitions=[part])],
+    )
+
+
+def alter_share_offsets(name: str, _topic_id: bytes) -> Message:
+    offset = share_group_offsets.NewOffset(partition_index=0, start_offset=0)
+    return share_group_offsets.AlterShareGroupOffsetsRequest(
+        group_id=SHARE_GROUP,
+        topics=[share_group_offsets.NewTopicOffsets(topic_name=name, partitions=[offset])],
+    )
 
 
 def metadata(by_id: bool) -> Callable[[str, bytes], Message]:
@@ -585,6 +615,39 @@ ROWS = [
         0,
         [group(Op.DESCRIBE)],
     ),
+    Row(
+        lambda name, _: ShareGroupHeartbeatRequest(
+            group_id=GROUP, member_id="m", subscribed_topic_names=[name]
+        ),
+        1,
+        [group(Op.READ), topic(Op.DESCRIBE)],
+    ),
+    Row(
+        lambda *_: share_group_description.ShareGroupDescribeRequest(group_ids=[SHARE_GROUP]),
+        1,
+        [share_group(Op.DESCRIBE)],
+    ),
+    Row(take_records, 2, [share_group(Op.READ), topic(Op.READ)], leaks=True),
+    Row(
+        lambda name, _: share_group_offsets.DescribeShareGroupOffsetsRequest(
+            groups=[
+                share_group_offsets.WantedGroup(
+                    group_id=SHARE_GROUP,
+                    topics=[share_group_offsets.WantedTopic(topic_name=name, partitions=[0])],
+                )
+            ]
+        ),
+        1,
+        [share_group(Op.DESCRIBE), topic(Op.DESCRIBE)],
+    ),
+    Row(alter_share_offsets, 0, [share_group(Op.READ), topic(Op.READ)]),
+    Row(
+        lambda name, _: share_group_offsets.DeleteShareGroupOffsetsRequest(
+            group_id=SHARE_GROUP, topics=[share_group_offsets.UnwantedTopic(topic_name=name)]
+        ),
+        0,
+        [share_group(Op.DELETE), topic(Op.READ)],
+    ),
     Row(lambda *_: ListConfigResourcesRequest(), 1, [cluster(Op.DESCRIBE_CONFIGS)]),
     Row(
         lambda name, _: topic_partitions.DescribeTopicPartitionsRequest(
@@ -626,12 +689,25 @@ ROWS = [
     Row(lambda *_: DescribeMirrorsRequest(), 0, [cluster(Op.DESCRIBE)]),
     Row(lambda *_: ListAppVersionsRequest(cut=-1), 0, [cluster(Op.DESCRIBE)]),
     Row(lambda *_: FailBackMirrorRequest(name="m", topics="("), 0, [cluster(Op.ALTER)]),
+    Row(
+        lambda *_: TxnShareAcknowledgeRequest(
+            transactional_id=TXN,
+            producer_id=1,
+            producer_epoch=0,
+            group_id=GROUP,
+            member_id="m",
+            share_session_epoch=1,
+        ),
+        0,
+        [txn(Op.WRITE), group(Op.READ)],
+    ),
 ]
 
 SHOWN_APART = {
     ApiVersionsRequest, DescribeClusterRequest, ListGroupsRequest, ListTransactionsRequest, SaslAuthenticateRequest,
     SaslHandshakeRequest, WriteTxnMarkersRequest, CreateDelegationTokenRequest, RenewDelegationTokenRequest,
     ExpireDelegationTokenRequest, DescribeDelegationTokenRequest, DescribeLineagesRequest,
+    share_fetch.ShareAcknowledgeRequest,
 }  # fmt: skip
-"""Requests without rights, with filtered answers, or for nodes alone, which have separate tests below. Requests about
-delegation tokens, which need a login, are in `test_delegation_tokens.py`."""
+"""Requests without rights, with filtered answers, in a session, or for nodes alone, which have separate tests below.
+Requests about delegation tokens, which need a login, are in `test_delegation_tokens.py`."""

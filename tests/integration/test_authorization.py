@@ -38,6 +38,16 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchRequestGroup,
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest
+from ottla.protocol.messages.share_fetch import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    AcknowledgeType,
+    ShareAcknowledgeRequest,
+)
+from ottla.protocol.messages.share_group_description import ShareGroupDescribeRequest
+from ottla.protocol.messages.share_group_offsets import DescribeShareGroupOffsetsRequest, WantedGroup
+from ottla.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -60,6 +70,7 @@ from tests.integration.api_rights import (
     GROUP,
     MISSING,
     ROWS,
+    SHARE_GROUP,
     SHOWN_APART,
     TOPIC,
     TXN,
@@ -67,6 +78,7 @@ from tests.integration.api_rights import (
     Op,
     Right,
     Row,
+    alter_share_offsets,
     cluster,
     delete_topics,
     fetch,
@@ -74,6 +86,8 @@ from tests.integration.api_rights import (
     metadata,
     offset_commit,
     produce,
+    share_group,
+    take_records,
     topic,
     txn,
 )
@@ -134,6 +148,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "allow.everyone.if.no.acl.found": "true",
         "offsets.topic.num.partitions": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
         "auto.create.topics.enable": "true",
     }
     with running_cluster(folder, quorum=1, brokers=1, settings=settings) as running:
@@ -351,6 +366,59 @@ def test_a_fetch_session_follows_the_acls(broker: Broker) -> None:
     broker.rights(topic(Op.READ))
     assert codes(go_on(5)) == {0}
     peer.close()
+
+
+def test_acknowledgements_need_the_rights_with_which_the_records_were_taken(broker: Broker) -> None:
+    """The rights are checked with each request of the share session."""
+    broker.rights(share_group(Op.READ), topic(Op.READ))
+    peer = Peer(broker.port)
+    assert codes(peer.ask(take_records(TOPIC, broker.topic_id), 2)) == {0}
+    batch = AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[AcknowledgeType.ACCEPT])
+    part = AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
+
+    def acknowledged(epoch: int) -> set[int]:
+        request = ShareAcknowledgeRequest(
+            group_id=SHARE_GROUP,
+            member_id="m",
+            share_session_epoch=epoch,
+            topics=[AcknowledgeTopic(topic_id=broker.topic_id, partitions=[part])],
+        )
+        return codes(peer.ask(request, 2))
+
+    broker.rights(topic(Op.READ))
+    assert acknowledged(1) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    broker.rights(share_group(Op.READ))
+    assert acknowledged(1) == {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    broker.rights(share_group(Op.READ), topic(Op.READ))
+    assert not acknowledged(2) & {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    peer.close()
+
+
+def test_a_share_group_is_described_to_those_who_may_describe_the_topics_of_its_members(
+    broker: Broker,
+) -> None:
+    name = "described"
+    join = ShareGroupHeartbeatRequest(group_id=name, member_id="m", subscribed_topic_names=[TOPIC])
+    assert codes(broker.ask(join, 1, ADMIN)) == {0}
+    asked = ShareGroupDescribeRequest(group_ids=[name])
+    broker.rights(group(Op.DESCRIBE, name))
+    assert codes(broker.ask(asked, 1)) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    assert broker.ask(asked, 1).groups[0].members == []
+    broker.rights(group(Op.DESCRIBE, name), topic(Op.DESCRIBE))
+    assert [member.member_id for member in broker.ask(asked, 1).groups[0].members] == ["m"]
+
+
+def test_all_start_offsets_are_those_of_topics_that_may_be_described(broker: Broker) -> None:
+    altered = broker.ask(alter_share_offsets(TOPIC, b""), 0, ADMIN)
+    assert codes(altered) == {0}
+    everything = DescribeShareGroupOffsetsRequest(groups=[WantedGroup(group_id=SHARE_GROUP, topics=None)])
+    broker.rights(share_group(Op.DESCRIBE))
+    assert broker.ask(everything, 1).groups[0].topics == []
+    broker.rights(share_group(Op.DESCRIBE), topic(Op.DESCRIBE))
+    assert [shown.topic_name for shown in broker.ask(everything, 1).groups[0].topics] == [TOPIC]
 
 
 def test_a_fetch_that_waits_ends_denied_if_its_acl_goes(broker: Broker) -> None:

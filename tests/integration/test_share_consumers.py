@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
@@ -134,3 +136,38 @@ def test_records_survive_the_leader_of_their_partition(cluster: RunningCluster) 
         member.commit_sync()
         cluster.broker(first).restart()
     assert accepted == values
+
+
+class Ended(Exception):
+    """The end of a program of the page, as by Ctrl-C."""
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["ottla", "librdkafka"])
+def test_the_queues_of_the_page_work(cluster: RunningCluster, number: int) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "QUEUES.md").read_text()
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
+    group = from_the_beginning(cluster, f"page-{topic}")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for value in (b"", b"ann", b"bob"):
+        producer.produce(topic, value)
+    assert producer.flush(60) == 0
+    mailed: list[str] = []
+
+    def print_in_place(*words: str) -> None:
+        mailed.append(words[-1])
+        if len(mailed) == 2:
+            raise Ended
+
+    example = examples[number]
+    for old, new in (
+        ("localhost:9092", cluster.bootstrap),
+        ('"mailers"', repr(group)),
+        ('"tasks"', repr(topic)),
+    ):
+        assert old in example
+        example = example.replace(old, new)
+    with pytest.raises(Ended):
+        exec(example, {"print": print_in_place})
+    assert sorted(mailed) == ["ann", "bob"]

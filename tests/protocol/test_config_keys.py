@@ -22,6 +22,7 @@ from ottla.protocol.settings.config_keys import (
     node_key,
     why_ignored,
 )
+from ottla.protocol.settings.config_lake import LAKE_TABLE
 from ottla.protocol.settings.config_share import SHARE_SETTINGS
 
 # Apache Kafka 4.4.0's DescribeConfigs answer for a topic without settings.
@@ -59,9 +60,8 @@ KAFKA_TOPIC_DEFAULTS = {
 
 def test_topics_have_kafkas_defaults() -> None:
     of_share = {key.name for key in SHARE_SETTINGS.topics}  # compared in test_share_settings.py
-    assert {
-        name: key.default for name, key in TOPIC_KEYS.items() if name not in of_share
-    } == KAFKA_TOPIC_DEFAULTS
+    own = of_share | {key.name for key in LAKE_TABLE}
+    assert {name: key.default for name, key in TOPIC_KEYS.items() if name not in own} == KAFKA_TOPIC_DEFAULTS
 
 
 def test_every_key_says_what_it_means() -> None:
@@ -80,7 +80,10 @@ def test_every_key_accepts_its_own_default() -> None:
 
 def test_a_topic_key_names_broker_keys_that_exist() -> None:
     for key in TOPIC_KEYS.values():
-        if key.name.endswith(".replication.throttled.replicas") or key in SHARE_SETTINGS.topics:
+        if key.name.endswith(".replication.throttled.replicas") or key in (
+            *SHARE_SETTINGS.topics,
+            *LAKE_TABLE,
+        ):
             assert not key.synonyms
             continue
         assert set(key.synonyms) <= NODE_KEYS.keys()

@@ -25,6 +25,7 @@ from ottla.protocol.messages.cuts import (
     ListCutOffsetsRequest,
     ListCutOffsetsResponse,
 )
+from ottla.protocol.messages.dead_letters import WriteDeadLettersRequest, WriteDeadLettersResponse
 from ottla.protocol.messages.failback import (
     DescribedLineage,
     DescribeLineagesRequest,
@@ -52,6 +53,14 @@ from ottla.protocol.messages.mirrors import (
 )
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
 from ottla.protocol.messages.producers import InitProducerIdResponse
+from ottla.protocol.messages.share_fetch import (
+    AcknowledgedPartition,
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeTopicResponse,
+)
+from ottla.protocol.messages.share_transactions import TxnShareAcknowledgeRequest, TxnShareAcknowledgeResponse
 from ottla.protocol.messages.shared_transactions import (
     BeginTransactionRequest,
     BeginTransactionResponse,
@@ -111,6 +120,46 @@ MESSAGES = [
     AbortTransactionResponse(error_code=105, error_message="nobody uses it"),
     DeleteTransactionalIdRequest(transactional_id="copy"),
     DeleteTransactionalIdResponse(error_code=51, error_message="transaction 3 is open"),
+    TxnShareAcknowledgeRequest(
+        transactional_id="copy",
+        producer_id=7000,
+        producer_epoch=3,
+        group_id="g",
+        member_id="m",
+        share_session_epoch=4,
+        topics=[
+            AcknowledgeTopic(
+                topic_id=b"t" * 16,
+                partitions=[
+                    AcknowledgePartition(
+                        partition_index=2,
+                        acknowledgement_batches=[
+                            AcknowledgementBatch(first_offset=5, last_offset=6, acknowledge_types=[1, 2])
+                        ],
+                    )
+                ],
+            )
+        ],
+    ),
+    TxnShareAcknowledgeResponse(
+        responses=[
+            ShareAcknowledgeTopicResponse(
+                topic_id=b"t" * 16,
+                partitions=[
+                    AcknowledgedPartition(partition_index=2, error_code=121, error_message="not held")
+                ],
+            )
+        ]
+    ),
+    WriteDeadLettersRequest(
+        transactional_id="copy",
+        producer_id=7000,
+        producer_epoch=3,
+        topic_id=b"t" * 16,
+        partition=2,
+        records=b"a batch",
+    ),
+    WriteDeadLettersResponse(error_code=44, error_message="the topic allows no letters"),
     AuthenticateNodeRequest(auth_bytes=b"a claim"),
     AuthenticateNodeResponse(auth_bytes=b"a nonce"),
     CreateMirrorRequest(

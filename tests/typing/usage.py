@@ -36,6 +36,8 @@ from ottla import (
     RebalanceListener,
     RecordDelivery,
     RecordMetadata,
+    ShareConsumer,
+    ShareTask,
     TopicInfo,
     TopicPartition,
     Transaction,
@@ -160,7 +162,25 @@ async def administering() -> None:
         assert_type(producers, dict[TopicPartition, Sequence[ProducerDescription] | KafkaError])
 
 
+async def working_on_tasks() -> None:
+    async with ShareConsumer("tasks", group_id="mailers", max_in_flight=50) as queue:
+        async for task in queue:
+            async with task as same:
+                assert_type(same, ShareTask)
+                assert_type(task.delivery_count, int)
+                assert_type(task.lost, bool)
+        for task in await queue.getmany(timeout_ms=5, max_records=10):
+            await task.accept()
+            assert_type(task.reject().exception(), BaseException | None)
+        assert_type(queue.assignment(), set[TopicPartition])
+
+
 def without_a_loop() -> None:
+    with sync.ShareConsumer("tasks", group_id="mailers") as queue:
+        for task in queue:
+            with task as same:
+                assert_type(same, sync.ShareTask)
+            assert_type(task.accept(), Future[None])
     with sync.Producer(bootstrap_servers="a:9092", transactional_id="x") as producer:
         with producer.transaction():
             assert_type(producer.send("orders", b"v"), Future[RecordMetadata])

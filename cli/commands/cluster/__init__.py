@@ -28,7 +28,8 @@ def parser(name: str) -> CommandParser:
         "  ottla cluster --data ottla-data --quorum-leader   only the id of the quorum's leader\n"
         "  ottla cluster health --exit-when-healthy --timeout 60\n"
         "  ottla cluster rebalance --throttle 50MB\n"
-        "  ottla cluster decommission 3",
+        "  ottla cluster decommission 3\n"
+        "  ottla cluster restore --from s3://bucket/cluster-1 --dry-run",
     )
     options.add_argument(
         "--data", type=Path, metavar="DIR", help="the folder of a cluster started by 'ottla up'"
@@ -56,6 +57,7 @@ def parser(name: str) -> CommandParser:
         "--broker", type=int, action="append", metavar="ID", help="only this broker; may be repeated"
     )
     add_common(disks, repeats_output=True)
+    _restore(actions)
     return options
 
 
@@ -161,3 +163,53 @@ def _elect(actions: Actions) -> None:
     )
     add_yes(elect)
     add_common(elect, repeats_output=True)
+
+
+def _restore(actions: Actions) -> None:
+    restore = actions.add(
+        "restore",
+        "restore:restore",
+        "Bring topics, records and committed offsets back from a backup, as of a consistent cut.",
+        "  ottla cluster restore --from s3://bucket/cluster-1 --dry-run\n"
+        "  ottla cluster restore --from s3://bucket/cluster-1\n"
+        "  ottla cluster restore --from s3://bucket/cluster-1 --as-of 2026-01-31T12:00:00Z\n"
+        "  ottla cluster restore --from file:///srv/backups --as-of 3-17 --topics 'orders.*'\n"
+        "  ottla cluster restore --from file:///srv/backups --topics orders --rename orders=orders-of-friday",
+    )
+    restore.add_argument(
+        "--from",
+        dest="source",
+        required=True,
+        metavar="URL",
+        help="the store of the backup: file:///FOLDER, s3://BUCKET/PREFIX, gs:// or az://",
+    )
+    restore.add_argument(
+        "--as-of",
+        metavar="TIME|CUT",
+        help="the newest cut up to a time (ms, ISO 8601 in UTC without a zone, or an age such as 2h), or a cut such as "
+        "3-17 (default: the newest)",
+    )
+    restore.add_argument(
+        "--topics", metavar="REGEX", help="topics to restore: a pattern for whole names (default: all)"
+    )
+    restore.add_argument(
+        "--groups",
+        metavar="REGEX",
+        help="groups that get their committed offsets back (default: those of the backup; '' for none)",
+    )
+    restore.add_argument(
+        "--rename",
+        action="append",
+        default=[],
+        metavar="FROM=TO",
+        help="restore a topic under another name, without committed offsets; may be repeated",
+    )
+    restore.add_argument("--acls", action="store_true", help="also create the ACLs of the backup")
+    restore.add_argument("--quotas", action="store_true", help="also set the client quotas of the backup")
+    restore.add_argument(
+        "--listen",
+        metavar="HOST[:PORT]",
+        help="the address of this machine at which all brokers reach it (default: the address on the way to a broker)",
+    )
+    restore.add_argument("--dry-run", action="store_true", help="only show what would be restored")
+    add_common(restore, repeats_output=True)

@@ -1,4 +1,4 @@
-"""`ottla group`: members, committed offsets and lag of consumer groups, classic and KIP-848."""
+"""`ottla group`: members, offsets and lag of groups, classic, consumer (KIP-848) and share (KIP-932)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla group`."""
     options = command_parser(
         f"ottla {name}",
-        "List, describe, seek and delete consumer groups.",
+        "List, describe, seek and delete consumer groups and share groups.",
         "  ottla group list\n"
         "  ottla group describe billing\n"
         "  ottla group describe -r 'bill.*' --summary\n"
@@ -58,7 +58,7 @@ def _show(actions: Actions) -> None:
         action="append",
         default=[],
         metavar="TYPE",
-        help="only groups of this type: classic, consumer, ...",
+        help="only groups of this type: classic, consumer, share, ...",
     )
     listing.add_argument(
         "--protocol", metavar="TYPE", help="only groups of this protocol type, such as consumer or connect"
@@ -94,7 +94,7 @@ def _seek(actions: Actions) -> None:
     seek = actions.add(
         "seek",
         "seek:seek",
-        "Move the committed offsets of a group without members.",
+        "Move the committed offsets of a group without members, or the start offsets of a share group.",
         "  ottla group seek billing --to start\n"
         "  ottla group seek billing --to -100 --topic orders         100 records back\n"
         "  ottla group seek billing --to @2026-01-31T12:00:00Z --dry-run\n"
@@ -140,7 +140,7 @@ def _delete(actions: Actions) -> None:
         action="append",
         default=[],
         metavar="TOPIC[:PARTITION,...]",
-        help="only the offsets of these topics or partitions",
+        help="only the offsets of these topics or partitions; for share groups, of whole topics",
     )
     add_regex(delete, "group names")
     add_yes(delete)

@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from ....client.admin import Admin
+from ....client.admin.group_seek import is_share_group, kept_offsets
 from ....client.records import TopicPartition
 from ...arguments.selection import select, topic_partitions
 from ...connection.precedence import connection_of
-from ...failures import CommandFailed
+from ...failures import CommandFailed, UsageError
 from ...missing_names import refusal_of_names, refuse_missing
 from ...run_client import refusal, run_client
 from ...terminal.confirmation import confirm, is_asked
@@ -82,12 +83,15 @@ async def _delete_groups(arguments: argparse.Namespace, names: list[str]) -> Set
 async def _offsets_of(
     arguments: argparse.Namespace, names: list[str], topics: Mapping[str, list[int] | None]
 ) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of these topics in which each group has committed offsets.
+    """Return the partitions of these topics in which each group has committed offsets, or a share group has begun.
 
-    Raises CommandFailed if a group or topic has none.
+    Raises CommandFailed if a group or topic has none, and UsageError for single partitions of a share group.
     """
     async with Admin(**connection_of(arguments)) as admin:
-        chosen = {name: _chosen(await admin.committed_offsets(name), topics) for name in names}
+        for name in names if any(indexes is not None for indexes in topics.values()) else ():
+            if await is_share_group(admin, name):
+                raise UsageError(f"{name} is a share group, whose offsets are deleted topic by topic")
+        chosen = {name: _chosen(await kept_offsets(admin, name), topics) for name in names}
         for name, partitions in chosen.items():
             if not partitions:
                 raise CommandFailed(f"group {name!r} keeps no offsets of {', '.join(topics)}")
@@ -104,6 +108,14 @@ async def _delete_offsets(
     settled: Settled = []
     async with Admin(**connection_of(arguments)) as admin:
         for name, partitions in chosen.items():
+            if await is_share_group(admin, name):
+                unwanted = sorted({partition.topic for partition in partitions})
+                deleted = await admin.delete_share_group_offsets(name, unwanted)
+                settled += [
+                    (f"{name} {topic}", "" if error is None else refusal(error))
+                    for topic, error in deleted.items()
+                ]
+                continue
             answers = await admin.delete_offsets(name, partitions)
             settled += [
                 (f"{name} {partition.topic}-{partition.partition}", "" if error is None else refusal(error))

@@ -1,4 +1,4 @@
-"""`ottla group seek`: computes, prints and commits the offset at which a group continues to read each partition."""
+"""`ottla group seek`: computes, prints and stores the offset at which a group continues to read each partition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from ....client.admin import Admin
-from ....client.admin.group_seek import CannotSeek, Offsets, Target, check_has_no_members, offsets_after
+from ....client.admin.group_seek import (
+    CannotSeek,
+    Offsets,
+    Target,
+    check_has_no_members,
+    kept_offsets,
+    move_offsets,
+    offsets_after,
+)
 from ....client.records import TopicPartition
 from ....protocol.nearest import nearest
 from ...arguments.selection import named_partitions, partition_offsets, timestamp_ms
@@ -55,8 +63,8 @@ def parse_offsets(lines: Iterable[str], where: str) -> Offsets:
 
 
 def seek(arguments: argparse.Namespace) -> None:
-    """Print a group's committed offsets before and after the move, and commit the new offsets unless it is a dry
-    run."""
+    """Print a group's committed offsets, or a share group's start offsets, before and after the move. Move them unless
+    it is a dry run."""
     named = [text for text in arguments.topic if "=" in text]
     ways = [way for way in (arguments.to, arguments.to_group, arguments.to_file) if way is not None]
     if bool(named) == bool(ways):
@@ -99,10 +107,10 @@ async def _seek(
     async with Admin(**connection_of(arguments)) as admin:
         try:
             await check_has_no_members(admin, arguments.group)
-            before = await admin.committed_offsets(arguments.group)
+            before = await kept_offsets(admin, arguments.group)
             to = target or from_file
             if arguments.to_group is not None:
-                to = await admin.committed_offsets(arguments.to_group)
+                to = await kept_offsets(admin, arguments.to_group)
                 if not to:
                     raise CommandFailed(f"group {arguments.to_group!r} keeps no offsets")
             if to is None:
@@ -112,7 +120,7 @@ async def _seek(
         except CannotSeek as error:
             raise CommandFailed(str(error)) from None
         if not arguments.dry_run and after:
-            settled = await admin.alter_offsets(arguments.group, after)
+            settled = await move_offsets(admin, arguments.group, after)
             raise_refusals(
                 {
                     f"{partition.topic}-{partition.partition}": e

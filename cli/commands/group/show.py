@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ....client.admin import Admin, GroupListing
+from ....client.admin import Admin, GroupListing, GroupMember
 from ....client.admin.by_broker import split
 from ....client.admin.group_lag import GroupReport, PartitionLag, report
+from ....client.admin.group_seek import SHARE_TYPE
 from ....protocol.errors import KafkaError
 from ...arguments.selection import select
 from ...connection.precedence import connection_of
@@ -32,9 +34,10 @@ _COLUMNS = (
     "CLIENT-ID",
     "HOST",
 )
-DESCRIBED_TYPES = ("classic", "consumer")
-"""The types of groups whose offsets are shown. Share and streams groups keep offsets differently and are only
-listed."""
+_SHARE_COLUMNS = ("TOPIC", "PARTITION", "START-OFFSET", "LOG-END-OFFSET", "LAG", "MEMBERS")
+_MEMBER_COLUMNS = ("MEMBER-ID", "CLIENT-ID", "HOST", "EPOCH", "PARTITIONS")
+DESCRIBED_TYPES = ("classic", "consumer", SHARE_TYPE)
+"""The types of groups whose offsets are shown. Streams groups are only listed."""
 
 
 def list_groups(arguments: argparse.Namespace) -> None:
@@ -186,6 +189,9 @@ def _print(group_report: GroupReport, arguments: argparse.Namespace) -> None:
             wide=is_wide,
         )
         return
+    if group_report.group.type == SHARE_TYPE:
+        _print_share_group(group_report, is_wide=is_wide)
+        return
     print_table(
         _COLUMNS,
         [_row(partition) for partition in group_report.partitions],
@@ -193,6 +199,46 @@ def _print(group_report: GroupReport, arguments: argparse.Namespace) -> None:
         empty="The group has no members and no committed offsets.",
         wide=is_wide,
     )
+
+
+def _print_share_group(group_report: GroupReport, *, is_wide: bool) -> None:
+    """Print the partitions of a share group with the number of their members, and the members."""
+    members = group_report.group.members
+    shared = Counter(partition for member in members for partition in member.partitions)
+    print_table(
+        _SHARE_COLUMNS,
+        [
+            (
+                *row.partition,
+                _shown(row.current),
+                _shown(row.end),
+                _shown(lag(row.lag)),
+                shared[row.partition],
+            )
+            for row in group_report.partitions
+        ],
+        empty="The group has no members, and has begun in no partition.",
+        wide=is_wide,
+    )
+    if members:
+        separate()
+        print_table(
+            _MEMBER_COLUMNS,
+            [
+                (member.member_id, member.client_id, member.host, member.epoch, _by_topic(member))
+                for member in members
+            ],
+            spare=("EPOCH", "HOST"),
+            wide=is_wide,
+        )
+
+
+def _by_topic(member: GroupMember) -> str:
+    """Return the partitions of a member, such as `orders:0,1`."""
+    topics: dict[str, list[int]] = {}
+    for partition in sorted(member.partitions):
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in topics.items()) or "-"
 
 
 def _row(partition_lag: PartitionLag) -> tuple[object, ...]:
@@ -246,7 +292,18 @@ def _as_json(group_report: GroupReport, arguments: argparse.Namespace) -> dict[s
             for member in group.members
         ],
     }
-    if not arguments.summary:
+    if not arguments.summary and group.type == SHARE_TYPE:
+        fields["partitions"] = [
+            {
+                "topic": row.partition.topic,
+                "partition": row.partition.partition,
+                "start_offset": row.current,
+                "log_end_offset": row.end,
+                "lag": row.lag,
+            }
+            for row in group_report.partitions
+        ]
+    elif not arguments.summary:
         fields["partitions"] = [
             {
                 "topic": row.partition.topic,

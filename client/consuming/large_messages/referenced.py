@@ -95,12 +95,16 @@ class ReferencedValues:
         value = reads.values.get(offset)
         return reads.waits_since == self._changes if value is None else not value.task.done()
 
-    def resolve(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> Resolved:
-        """Return the records up to the first whose value is not here, with their values. That value, and the next ones,
-        are on the way then."""
+    def resolve(
+        self, partition: TopicPartition, records: Sequence[ConsumerRecord], most: int | None = None
+    ) -> Resolved:
+        """Return the records up to the first whose value is not here, with their values; at most `most` records. That
+        value, and the next ones, are on the way then."""
         reads = self._reads.setdefault(partition, _Reads())
         done: list[ConsumerRecord] = []
         for place, record in enumerate(records):
+            if len(done) == most:
+                return Resolved(done, record.offset)
             if not is_reference(record.headers):
                 done.append(record)
                 continue

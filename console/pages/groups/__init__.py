@@ -1,5 +1,4 @@
-"""The area "Groups": members and lag of consumer groups, classic and KIP-848, and changes of their committed
-offsets."""
+"""The area "Groups": members and lag of groups, classic, consumer and share, and changes of their offsets."""
 
 from __future__ import annotations
 

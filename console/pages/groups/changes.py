@@ -1,4 +1,4 @@
-"""Changes of consumer groups: moves of committed offsets, and deletion of groups."""
+"""Changes of groups: moves of committed offsets or of a share group's start offsets, and deletion of groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ....client.admin import Admin
-from ....client.admin.group_seek import CannotSeek, Offsets, Target, check_has_no_members, offsets_after
+from ....client.admin.group_seek import (
+    CannotSeek,
+    Offsets,
+    Target,
+    check_has_no_members,
+    kept_offsets,
+    move_offsets,
+    offsets_after,
+)
 from ....client.connections.metadata import TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
@@ -30,7 +38,7 @@ WHERE: Mapping[str, str] = {
 
 
 async def seek_form(visit: Visit) -> Form:
-    """Return the form that asks where a group's committed offsets shall move."""
+    """Return the form that asks where a group's committed offsets, or a share group's start offsets, shall move."""
     name = visit.exact("name")
     return Form(
         f"Move the offsets of {name}",
@@ -56,7 +64,7 @@ async def seek_form(visit: Visit) -> Form:
                 hint="empty: all of the topic",
             ),
         ),
-        "The group must have no members, which would overwrite the offsets.",
+        "The group must have no members. A share group delivers all records from the new offsets on again.",
     )
 
 
@@ -131,7 +139,7 @@ def seek_command(group: str, after: Offsets) -> str:
 async def plan_seek(visit: Visit) -> Change:
     """Plan new committed offsets of a group, without committing them."""
     group, target = visit.exact("name"), target_of(visit)
-    before = await visit.admin.committed_offsets(group)
+    before = await kept_offsets(visit.admin, group)
     await _no_members(visit.admin, group)
     try:
         partitions = await chosen_partitions(visit, before)
@@ -157,8 +165,8 @@ async def _seek(
     """
     await _no_members(visit.admin, group)
     await visit.topics_as_shown(*topics)
-    check_as_shown(shown, seek_differences(await visit.admin.committed_offsets(group), after))
-    settled = await visit.admin.alter_offsets(group, after)
+    check_as_shown(shown, seek_differences(await kept_offsets(visit.admin, group), after))
+    settled = await move_offsets(visit.admin, group, after)
     for refused in settled.values():
         if isinstance(refused, KafkaError):
             raise refused
@@ -198,7 +206,7 @@ async def _deletion(admin: Admin, name: str) -> list[Difference]:
     if name not in {group.group_id for group in await admin.list_groups()}:
         raise NotThere(f"there is no group {name!r}")
     await _no_members(admin, name)
-    offsets = await admin.committed_offsets(name)
+    offsets = await kept_offsets(admin, name)
     return [
         Difference("group", name, None),
         Difference("offsets", f"{len(offsets):,}" if offsets else UNKNOWN, None),

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ....client.admin import GroupMember
 from ....client.admin.group_lag import PartitionLag, report
+from ....client.admin.group_seek import SHARE_TYPE
+from ....client.records import TopicPartition
 from ...area import Paged, Rendered, Visit
 from ...charts import Chart, Span, draw
-from ...formats import link, numbers
+from ...formats import count, link, numbers
 from ...sorting import Column, Sorted
 from .listing import lag_text
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member of a consumer group as a table row; `partitions` lists its `count` partitions topic by topic."""
+    """A member of a group as a table row; `partitions` lists its `count` partitions topic by topic."""
 
     id: str
     instance: str
@@ -33,7 +36,8 @@ class MemberRow:
 class LagRow:
     """A partition that a group reads as a table row: its committed and end offset, and the lag in records.
 
-    Unknown numbers are None. `messages` is the URL of the messages from the committed offset on.
+    A share group has a start offset in place of the committed offset, and the number of its members as the owner.
+    Unknown numbers are None. `messages` is the URL of the messages from that offset on.
     """
 
     topic: str
@@ -66,6 +70,16 @@ class GroupPage:
     span: Span
 
     @property
+    def is_share_group(self) -> bool:
+        """True for a share group (KIP-932), whose members may have partitions in common."""
+        return self.type == SHARE_TYPE
+
+    @property
+    def offset_name(self) -> str:
+        """The name of the group's offset in a partition."""
+        return "start" if self.is_share_group else "committed"
+
+    @property
     def has_epochs(self) -> bool:
         """True if members have an epoch, as in groups of KIP-848."""
         return any(member.epoch is not None for member in self.member_rows)
@@ -81,8 +95,21 @@ COLUMNS: Final = (
 )
 
 
+def columns_of(shared: Mapping[TopicPartition, int] | None) -> Sequence[Column[PartitionLag]]:
+    """Return the columns of the table of partitions. `shared` has the number of members of each partition of a share
+    group; None for another group."""
+    if shared is None:
+        return COLUMNS
+    return (
+        *COLUMNS[:2],
+        Column[PartitionLag]("start", "start", lambda row: row.current, True, True),
+        *COLUMNS[3:5],
+        Column[PartitionLag]("members", "members", lambda row: shared[row.partition], is_number=True),
+    )
+
+
 def member_row(member: GroupMember) -> MemberRow:
-    """Return the table row of a member of a consumer group."""
+    """Return the table row of a member of a group."""
     topics: dict[str, list[int]] = {}
     for partition in member.partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
@@ -103,12 +130,12 @@ def owner_of(row: PartitionLag) -> str:
     return "" if row.member is None else row.member.client_id or row.member.member_id
 
 
-def lag_row(row: PartitionLag) -> LagRow:
-    """Return the table row of a partition's lag."""
+def lag_row(row: PartitionLag, owner: str) -> LagRow:
+    """Return the table row of a partition's lag. `owner` is the text about its member or members."""
     topic, partition = row.partition
     where = {"from": "newest"} if row.current is None else {"from": "offset", "at": row.current}
     messages = link("/messages", topic=topic, partition=partition, **where)
-    return LagRow(topic, partition, row.current, row.end, row.lag, owner_of(row), messages)
+    return LagRow(topic, partition, row.current, row.end, row.lag, owner, messages)
 
 
 async def show(visit: Visit) -> Rendered:
@@ -118,7 +145,10 @@ async def show(visit: Visit) -> Rendered:
     group, now_s, history = described.group, time.time(), visit.readings.lag_history
     history.note(name, now_s, {topic: lag for topic, (_, lag) in described.lag_by_topic().items()})
     lines = history.series(name, span.seconds, now_s)
-    ordered = visit.sorted(described.partitions, COLUMNS, "-lag", at="lag")
+    shared = None
+    if group.type == SHARE_TYPE:
+        shared = Counter(partition for member in group.members for partition in member.partitions)
+    ordered = visit.sorted(described.partitions, columns_of(shared), "-lag", at="lag")
     paged = visit.paged(ordered.rows)
     members = visit.paged(group.members, parameter="members")
     model = GroupPage(
@@ -134,7 +164,10 @@ async def show(visit: Visit) -> Rendered:
         [member_row(member) for member in members.rows],
         ordered,
         paged,
-        [lag_row(row) for row in paged.rows],
+        [
+            lag_row(row, owner_of(row) if shared is None else count(shared[row.partition]))
+            for row in paged.rows
+        ],
         draw("lag in records, by topic", lines, now_s=now_s, span_s=span.seconds),
         span,
     )

@@ -20,9 +20,9 @@ Partitions = frozenset[TopicPartition]
 class MemberState(IntEnum):
     """A member's progress towards its target; the numbers are Kafka's in `__consumer_offsets`."""
 
-    STABLE = 1
-    UNREVOKED = 2
-    UNRELEASED = 3
+    STABLE = 0
+    UNREVOKED = 1
+    UNRELEASED = 2
 
 
 @dataclass(frozen=True, slots=True)

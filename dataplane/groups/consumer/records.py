@@ -36,6 +36,8 @@ from .subscriptions import TopicCatalog
 _version = struct.Struct(">h")
 _OF_GROUP = frozenset({RecordKind.GROUP, RecordKind.TARGET_EPOCH})
 READ_KINDS = frozenset(RecordKind) - {RecordKind.CLASSIC}
+_EARLIER_NUMBERS_HIGHER_BY = 1
+"""Difference of the numbers that earlier programs wrote for member states (1, 2, 3) to Kafka's (0, 1, 2)."""
 
 _VALUES: Mapping[RecordKind, type[Message]] = {
     RecordKind.GROUP: ConsumerGroupMetadataValue,
@@ -58,8 +60,14 @@ class ConsumerGroupRecord:
     written_ms: int = 0
 
 
-def consumer_record(group: ConsumerGroup, change: Change) -> tuple[bytes, bytes | None]:
-    """Return key and value of a record from the present state of the group; a tombstone if its subject is gone."""
+def consumer_record(
+    group: ConsumerGroup, change: Change, *, is_for_earlier_programs: bool = False
+) -> tuple[bytes, bytes | None]:
+    """Return key and value of a record from the present state of the group; a tombstone if its subject is gone.
+
+    `is_for_earlier_programs`: brokers of earlier programs may read the record. They do not know Kafka's numbers of
+    member states.
+    """
     kind, member_id = change
     key: Message
     if kind is RecordKind.CLASSIC:
@@ -70,6 +78,8 @@ def consumer_record(group: ConsumerGroup, change: Change) -> tuple[bytes, bytes 
     else:
         key = ConsumerGroupMemberKey(group_id=group.group_id, member_id=member_id)
     value = _value(group, kind, member_id)
+    if is_for_earlier_programs and isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+        value.state += _EARLIER_NUMBERS_HIGHER_BY
     return (
         _version.pack(kind) + encode(key, 0),
         None if value is None else _version.pack(0) + encode(value, 0),
@@ -237,11 +247,23 @@ def _restored(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Consum
     )
 
 
+def _restored_state(value: ConsumerGroupCurrentMemberAssignmentValue) -> MemberState:
+    """Return a member's state from its record, which has Kafka's number or that of an earlier program.
+
+    In both numberings exactly the members in state UNREVOKED have partitions to give up. Without these, each number has
+    one meaning.
+    """
+    if value.partitions_pending_revocation:
+        return MemberState.UNREVOKED
+    is_stable = value.state <= MemberState.STABLE + _EARLIER_NUMBERS_HIGHER_BY
+    return MemberState.STABLE if is_stable else MemberState.UNRELEASED
+
+
 def _restore_place(
     group: ConsumerGroup, member: ConsumerMember, value: ConsumerGroupCurrentMemberAssignmentValue
 ) -> None:
     member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
-    member.state = MemberState(value.state)
+    member.state = _restored_state(value)
     assigned, revoking = (
         group.not_held_by_others(member, _partitions(listed))
         for listed in (value.assigned_partitions, value.partitions_pending_revocation)

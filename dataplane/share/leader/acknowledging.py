@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.cluster.acls import AclOperation
 from ....protocol.errors import ErrorCode, KafkaError
+from ...coordinated_log.transactional_producer import TransactionalProducer
 from ...security.authorization.access import Access
 from ...server.handler import as_kafka_error
 from ..acknowledgements import AcknowledgedRange
@@ -34,7 +35,7 @@ def acknowledged_ranges(
 
 
 def _range(batch: AcknowledgementBatch) -> AcknowledgedRange:
-    return AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+    return AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types, batch.delay_ms)
 
 
 class AcknowledgeRound:
@@ -81,6 +82,36 @@ class AcknowledgeRound:
         has_renewals: bool,
     ) -> None:
         """Apply the acknowledgements of a member. An error concerns its partition alone."""
+
+        def acknowledge(partition: ShareKey, ranges: Sequence[AcknowledgedRange], done: Written) -> None:
+            partitions.acknowledge(partition, key.member_id, ranges, done, has_renewals=has_renewals)
+
+        self._apply(acknowledge, key, named, access, image)
+
+    def apply_in_transaction(
+        self,
+        partitions: SharePartitions,
+        key: SessionKey,
+        named: Mapping[SharedPartition, Sequence[AcknowledgedRange]],
+        access: Access,
+        image: ClusterImage,
+        writer: TransactionalProducer,
+    ) -> None:
+        """Apply the acknowledgements of a member in a producer's transaction. An error concerns its partition alone."""
+
+        def acknowledge(partition: ShareKey, ranges: Sequence[AcknowledgedRange], done: Written) -> None:
+            partitions.acknowledge_in_transaction(partition, key.member_id, ranges, writer, done)
+
+        self._apply(acknowledge, key, named, access, image)
+
+    def _apply(
+        self,
+        acknowledge: Callable[[ShareKey, Sequence[AcknowledgedRange], Written], None],
+        key: SessionKey,
+        named: Mapping[SharedPartition, Sequence[AcknowledgedRange]],
+        access: Access,
+        image: ClusterImage,
+    ) -> None:
         for partition, ranges in named.items():
             if not ranges:
                 continue
@@ -88,7 +119,7 @@ class AcknowledgeRound:
             done = self.expect(partition)
             try:
                 check_readable(partition, access, image)
-                partitions.acknowledge(share_key, key.member_id, ranges, done, has_renewals=has_renewals)
+                acknowledge(share_key, ranges, done)
             except Exception as error:
                 done(as_kafka_error(error, f"an acknowledgement of {share_key}"))
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...coordinated_log.transactional_producer import TransactionalProducer
 from ...log import LogSlice
 from ...log.segments.aborted_transaction import AbortedTransaction
 from ...runtime.retained_bytes import RetainedClaim
@@ -18,13 +19,15 @@ from ..acknowledgements import AcknowledgedRange
 from ..acquisition import AcquiredRange
 from ..limits import AcquireMode
 from ..partition import SharePartition
-from ..states import AcknowledgeType, DurableState, StateBatch
+from ..states import AcknowledgeType, StateBatch
 from ..transitions import Transition
 from .batches import BatchWalk, ColdRecords
 from .cold_headers import read_ahead
-from .dependencies import Persister, ShareKey
+from .dead_letters import DeadLetters, LetterServices
+from .dependencies import FENCED, Persister, ShareKey, StoredPending, fenced
 from .group_settings import GroupSettings
-from .write_queue import PendingChange, WriteQueue, Written
+from .transactional_acks import TransactionalAcks, TransactionServices
+from .write_queue import PendingChange, WriteQueue, Written, complete_after
 
 if TYPE_CHECKING:
     from ...replication.replica.partition import Partition
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FENCED = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors of a durable state that is newer than the state in memory."""
 SHARE_PARTITION_BYTES = 4_000
 """Approximate memory of a share partition without its window."""
 RUN_BYTES = 200
@@ -61,7 +62,11 @@ class Services(NamedTuple):
     settings: Callable[[str], GroupSettings]
     """Settings of a group."""
     monotonic_ms: Callable[[], int]
+    wall_ahead_ms: Callable[[], int]
+    """Difference between the time since 1970 and the monotonic time."""
     counters: ShareCounters
+    letters: LetterServices
+    transactions: TransactionServices
     doubted: Callable[[Partition, int, int], None]
     """Check a replica for damage at an offset, in this number of bytes."""
     is_over: Callable[[LedPartition, KafkaError | None], None]
@@ -98,8 +103,8 @@ class LedPartition:
 
     __slots__ = (
         "_backoff_ms", "_claim", "_is_due", "_is_full", "_is_warm", "_loop", "_retry_at_ms", "_services", "_share",
-        "_state_epoch", "_timer", "_timer_at_ms", "_waiting", "_warming", "_writes", "failure", "key", "leader_epoch",
-        "replica", "users",
+        "_timer", "_timer_at_ms", "_transactions", "_waiting", "_warming", "_writes", "failure", "key", "leader_epoch",
+        "letters", "replica", "state_epoch", "users",
     )  # fmt: skip
 
     def __init__(
@@ -119,9 +124,12 @@ class LedPartition:
         self._services = services
         self._claim = claim
         self._share: SharePartition | None = None
-        self._state_epoch = 0
+        self.state_epoch = 0
+        """Epoch of the durable state."""
         self._loop = asyncio.get_running_loop()
         self._writes = WriteQueue(self, self._write, self._written)
+        self.letters = DeadLetters(self, services.letters)
+        self._transactions = TransactionalAcks(self, services.transactions)
         self._waiting: dict[WaitingShareFetch, None] = {}
         self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -151,12 +159,15 @@ class LedPartition:
             not self.users
             and not self._waiting
             and self._writes.is_empty
+            and self.letters.is_idle
+            and self._transactions.is_idle
             and (share is None or not share.acquired_count)
         )
 
-    def loaded(self, share: SharePartition, state_epoch: int) -> None:
-        """Begin to serve, from a durable state."""
-        self._share, self._state_epoch = share, state_epoch
+    def loaded(self, share: SharePartition, state_epoch: int, pending: Sequence[StoredPending]) -> None:
+        """Begin to serve, from a durable state. `pending` are its changes in transactions that have not ended."""
+        self._share, self.state_epoch = share, state_epoch
+        self._transactions.restore(pending)
         self._moved()
 
     def end(self, failure: KafkaError) -> None:
@@ -167,6 +178,8 @@ class LedPartition:
         self.replica.readers.discard(self)
         if self._warming is not None:
             self._warming.cancel()
+        self.letters.close()
+        self._transactions.close()
         self._writes.fail(failure)
         waiting, self._waiting = self._waiting, {}
         for fetch in waiting:
@@ -178,6 +191,8 @@ class LedPartition:
         self._disarm()
         self.replica.readers.discard(self)
         self._writes.cancel()
+        self.letters.close()
+        self._transactions.close()
         if self._warming is not None:
             self._warming.cancel()
 
@@ -225,6 +240,10 @@ class LedPartition:
             return True
         return share is not None and share.can_acquire and share.next_fetch_offset() < self._upper_bound()
 
+    def lag(self, share: SharePartition) -> int:
+        """Return the number of records up to the high watermark that are not finished. `share` is the loaded state."""
+        return max(0, self.replica.high_watermark - share.start_offset - share.delivery_complete_count)
+
     def _upper_bound(self) -> int:
         """Return the offset up to which members may acquire records."""
         watermark = self.replica.high_watermark
@@ -239,8 +258,8 @@ class LedPartition:
         if is_full and not self._is_full and share is not None:
             logger.warning(
                 "%r: %d records from offset %d on are not acknowledged, as many as share.partition.max.record.locks "
-                "allows: members get new records once others acknowledge or release some",
-                self, share.unfinished_count, share.start_offset,
+                "allows: members get new records once others acknowledge or release some. Member %s holds the most",
+                self, share.unfinished_count, share.start_offset, share.greatest_holder or "of a closed session",
             )  # fmt: skip
         self._is_full = is_full
 
@@ -278,7 +297,16 @@ class LedPartition:
             self._loop.call_soon(self.wake)
         self._claim.count(self._retained_bytes(share))
         self._arm()
+        if taken is not None:
+            self._count(taken)
         return taken
+
+    def _count(self, taken: Taken) -> None:
+        counters = self._services.counters
+        for first, last, delivery_count in taken.acquired:
+            counters.acquired += last + 1 - first
+            if delivery_count > 1:
+                counters.redelivered += last + 1 - first
 
     def _served(self) -> SharePartition:
         """Return the state of the records, from which the records below the log start were removed."""
@@ -404,10 +432,10 @@ class LedPartition:
                     counts[kind] += last + 1 - first
         done(error)
 
-    def release(self, member_id: str, done: Written, *, were_delivered: bool) -> None:
+    def release(self, member_id: str, done: Written) -> None:
         """Release all records that a member holds, since its share session has ended. Raises KafkaError."""
         share = self._served()
-        self._submit(share.release(member_id, were_delivered=were_delivered), done)
+        self._submit(share.release(member_id), done)
 
     def _submit(self, transition: Transition, done: Written) -> None:
         share = self._share
@@ -415,10 +443,17 @@ class LedPartition:
         if transition.needs_write:
             self._writes.add(PendingChange(transition, done))
             return
-        share.commit(transition)
+        self._commit(transition)
         done(None)
         if transition.spans:
             self._moved()
+
+    def _commit(self, transition: Transition) -> None:
+        share = self._share
+        assert share is not None
+        share.commit(transition)
+        if transition.dead_letters:
+            self.letters.wake()
 
     async def _write(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
         share = self._share
@@ -427,11 +462,11 @@ class LedPartition:
         start_offset = max(start_offset, share.start_offset)
         await self._services.persister.write(
             *self.key,
-            state_epoch=self._state_epoch,
+            state_epoch=self.state_epoch,
             leader_epoch=self.leader_epoch,
             start_offset=start_offset,
-            delivery_complete=_complete_after(share, start_offset, batches),
-            batches=batches,
+            delivery_complete=complete_after(share, start_offset, batches),
+            batches=[batch.shifted(self._services.wall_ahead_ms()) for batch in batches],
         )
 
     def _written(self, changes: Sequence[PendingChange], error: KafkaError | None) -> None:
@@ -439,7 +474,8 @@ class LedPartition:
         assert share is not None
         for change in changes:
             if error is None:
-                share.commit(change.transition)
+                self._commit(change.transition)
+                self._services.counters.archived += change.transition.archived_count
             else:
                 share.roll_back(change.transition)
         if error is not None:
@@ -467,6 +503,51 @@ class LedPartition:
 
     def _retained_bytes(self, share: SharePartition) -> int:
         return SHARE_PARTITION_BYTES + RUN_BYTES * share.run_count
+
+    # ------------------------------------------------------------ transactions and dead letters
+
+    def acknowledge_in_transaction(
+        self,
+        member_id: str,
+        ranges: Sequence[AcknowledgedRange],
+        writer: TransactionalProducer,
+        done: Written,
+    ) -> None:
+        """Acknowledge records in a producer's transaction. `done` is called once they are part of it, or with an error.
+
+        Raises KafkaError, and changes nothing: NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, INVALID_RECORD_STATE.
+        """
+        share = self._served()
+        share.limits = self._services.settings(self.key.group_id).limits
+        self._transactions.acknowledge(member_id, ranges, writer, partial(self._acknowledged, ranges, done))
+
+    def written(self, transition: Transition) -> asyncio.Future[None]:
+        """Write a transition. The result is set once it is durable, or has failed."""
+        written: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: KafkaError | None) -> None:
+            if written.done():
+                return
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)
+
+        self._submit(transition, done)
+        return written
+
+    def letters_written(self) -> None:
+        """React to ended records, which may have made room in the window. Their transactions have not moved the stored
+        start offset, so an empty transition does."""
+        share = self._share
+        if share is not None:
+            self._writes.add(PendingChange(share.dead_letter_written(()), lambda _error: None))
+        self._moved()
+
+    def over(self, failure: KafkaError) -> None:
+        """Drop the share partition. A later fetch loads it anew."""
+        if self.failure is None:
+            self._services.is_over(self, failure)
 
     # ------------------------------------------------------------ the timer
 
@@ -513,16 +594,3 @@ class LedPartition:
         # The locks end again after a pause.
         self._retry_at_ms = self._services.monotonic_ms() + self._backoff_ms
         self._backoff_ms = min(2 * self._backoff_ms, _BACKOFF_MAX_MS)
-
-
-def fenced(error: KafkaError) -> KafkaError:
-    """Return the error for clients of a share partition whose durable state is newer: they ask for the leader."""
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
-
-
-def _complete_after(share: SharePartition, start_offset: int, batches: Sequence[StateBatch]) -> int:
-    """Return the number of finished offsets from the start offset on, once these batches are durable."""
-    finishing = sum(
-        batch.last + 1 - batch.first for batch in batches if batch.state is not DurableState.AVAILABLE
-    )
-    return share.delivery_complete_count + finishing - max(0, start_offset - share.start_offset)

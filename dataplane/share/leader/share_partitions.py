@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...coordinated_log.transactional_producer import TransactionalProducer
 from ...runtime.retained_bytes import RetainedBytes
 from ...server.handler import as_kafka_error
-from ..acknowledgements import AcknowledgedRange
+from ..acknowledgements import DELAY_MAX_MS, AcknowledgedRange
 from ..partition import SharePartition
+from ..states import StateBatch
 from .counters import ShareCounters
-from .dependencies import Persister, ShareKey
+from .dead_letters import LetterServices
+from .dependencies import FENCED, LetterOffice, Persister, ShareKey, fenced
 from .group_settings import ShareGroupSettings
-from .led_partition import FENCED, SHARE_PARTITION_BYTES, LedPartition, Services, fenced
+from .led_partition import SHARE_PARTITION_BYTES, LedPartition, Services
 from .start_offsets import first_offset
+from .transactional_acks import TransactionServices
 from .write_queue import Written
 
 if TYPE_CHECKING:
@@ -65,9 +69,12 @@ class SharePartitions:
         replicas: Replicas,
         persister: Persister,
         settings: ShareGroupSettings,
+        office: LetterOffice,
+        has_ended: Callable[[TransactionalProducer], Awaitable[bool]],
         wall_ms: Callable[[], int],
         bytes_max: int = SHARE_BYTES_MAX,
     ) -> None:
+        """`has_ended` asks the quorum whether a transaction is over, with all its markers."""
         self.settings = settings
         self.counters = ShareCounters()
         self.budget = RetainedBytes(bytes_max)
@@ -75,7 +82,15 @@ class SharePartitions:
         self._persister = persister
         self._wall_ms = wall_ms
         self._services = Services(
-            persister, settings.get, replicas.monotonic_ms, self.counters, replicas.doubted, self._over
+            persister,
+            settings.get,
+            replicas.monotonic_ms,
+            lambda: wall_ms() - replicas.monotonic_ms(),
+            self.counters,
+            LetterServices(office, settings.get, self.counters, wall_ms),
+            TransactionServices(persister, has_ended),
+            replicas.doubted,
+            self._over,
         )
         self._all: dict[ShareKey, LedPartition] = {}
         self._by_replica: dict[tuple[str, int], dict[str, LedPartition]] = {}
@@ -119,6 +134,22 @@ class SharePartitions:
         Raises KafkaError, and changes nothing: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
         if the group took no records of the partition, INVALID_REQUEST, INVALID_RECORD_STATE.
         """
+        self._taken(key).acknowledge(member_id, ranges, done, has_renewals=has_renewals)
+
+    def acknowledge_in_transaction(
+        self,
+        key: ShareKey,
+        member_id: str,
+        ranges: Sequence[AcknowledgedRange],
+        writer: TransactionalProducer,
+        done: Written,
+    ) -> None:
+        """Apply acknowledgements of a member in a producer's transaction. `done` is called once they are part of it, or
+        with an error. Raises KafkaError as `acknowledge` does."""
+        self._taken(key).acknowledge_in_transaction(member_id, ranges, writer, done)
+
+    def _taken(self, key: ShareKey) -> LedPartition:
+        """Return a share partition of which the group has taken records. Raises KafkaError."""
         led = self._all.get(key)
         if led is None or led.share is None:
             replica = self._replicas.get_by_id(key.topic_id, key.partition)
@@ -127,7 +158,7 @@ class SharePartitions:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"Acknowledgement: share group {key.group_id} has taken no records of {replica!r}.",
             )
-        led.acknowledge(member_id, ranges, done, has_renewals=has_renewals)
+        return led
 
     def missing_bytes(self, keys: Iterable[ShareKey]) -> int:
         """Return the memory that the share partitions of these keys will take which are not loaded yet."""
@@ -186,6 +217,13 @@ class SharePartitions:
         finally:
             self._loading.pop(led, None)
 
+    async def _settle(self, led: LedPartition) -> None:
+        """Abort the transaction in which a former leader wrote dead letters."""
+        try:
+            await led.letters.settle()
+        except KafkaError as error:
+            logger.info("%r: a transaction of its former leader has not ended yet: %s", led, error)
+
     async def _read(self, led: LedPartition) -> None:
         """Read the durable state. A group without one begins at its start offset, which is written first: a later
         leader must begin there, too."""
@@ -208,9 +246,19 @@ class SharePartitions:
                 start_offset,
                 settings.offset_reset,
             )
-        share = SharePartition.restore(settings.limits, start_offset, state.batches)
+        share = SharePartition.restore(settings.limits, start_offset, self._on_own_clock(state.batches))
         if led.failure is None:
-            led.loaded(share, state.state_epoch)
+            led.loaded(share, state.state_epoch, state.pending)
+        if state.pending and settings.letter_topic:
+            await self._settle(led)
+
+    def _on_own_clock(self, batches: Iterable[StateBatch]) -> Iterator[StateBatch]:
+        """Yield stored batches with times on the monotonic clock. A time that no leader allows is the latest allowed:
+        the clock of another broker may have been wrong."""
+        now_ms, ahead_ms = self._services.monotonic_ms(), self._services.wall_ahead_ms()
+        for batch in batches:
+            shifted = batch.shifted(-ahead_ms)
+            yield shifted._replace(not_before_ms=min(shifted.not_before_ms, now_ms + DELAY_MAX_MS))
 
     # ------------------------------------------------------------ dropping
 

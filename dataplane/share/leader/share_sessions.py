@@ -92,7 +92,7 @@ class ShareSessions:
         """End a session that its member closes. The writes of its released records are steps of `ending`."""
         session = self._cache.close(key)
         if session is not None:
-            self._release(session, ending, were_delivered=False)
+            self._release(session, ending)
             self._end(session)
 
     # ------------------------------------------------------------ partitions and memory
@@ -170,14 +170,14 @@ class ShareSessions:
     # ------------------------------------------------------------ ends
 
     def _connection_closed(self, connection: ClientConnection) -> None:
-        """End the sessions of a lost connection. Their members may have seen the records that they hold."""
+        """End the sessions of a lost connection, and release the records that their members hold."""
         self._connections.discard(connection)
         for session in self._cache.close_connection(connection):
             ending = AcknowledgeRound(lambda: None)
-            self._release(session, ending, were_delivered=True)
+            self._release(session, ending)
             self._end(session)
 
-    def _release(self, session: ShareSession, ending: AcknowledgeRound, *, were_delivered: bool) -> None:
+    def _release(self, session: ShareSession, ending: AcknowledgeRound) -> None:
         group_id, member_id = session.key
         for partition in session:
             led = self._partitions.find(ShareKey(group_id, *partition))
@@ -185,7 +185,7 @@ class ShareSessions:
                 continue
             ended = ending.step()
             try:
-                led.release(member_id, partial(_ignore_outcome, ended), were_delivered=were_delivered)
+                led.release(member_id, partial(_ignore_outcome, ended))
             except KafkaError:
                 ended()  # The leadership ends. The next leader has no locks.
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ....protocol.errors import KafkaError
 from ...server.handler import as_kafka_error
-from ..states import StateBatch, add_batch
+from ..partition import SharePartition
+from ..states import DurableState, StateBatch, add_batch
 from ..transitions import Transition
 from .dependencies import NO_START_OFFSET
 
@@ -101,3 +102,11 @@ def combined(changes: Sequence[PendingChange]) -> tuple[int, list[StateBatch]]:
         default=NO_START_OFFSET,
     )
     return start_offset, batches
+
+
+def complete_after(share: SharePartition, start_offset: int, batches: Sequence[StateBatch]) -> int:
+    """Return the number of finished offsets from the start offset on, once these batches are durable."""
+    finishing = sum(
+        batch.last + 1 - batch.first for batch in batches if batch.state is not DurableState.AVAILABLE
+    )
+    return share.delivery_complete_count + finishing - max(0, start_offset - share.start_offset)

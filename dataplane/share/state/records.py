@@ -19,10 +19,10 @@ from ....protocol.messages.share_state_records import (
     ShareUpdateValue,
 )
 from ....protocol.records.record import Record, decode_records
-from ....protocol.records.record_batch import walk_batches
+from ....protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader, walk_batches
 from ....protocol.wire.codec import MalformedMessage, decode, encode
 from ....protocol.wire.schema import Message
-from ...coordinated_log.batches import KeyValue
+from ...coordinated_log.batches import KeyValue, TransactionEnd, read_transaction_end
 from ..states import DurableState, StateBatch
 from .stored_state import StoredShareState, Update
 
@@ -52,6 +52,9 @@ class StateUpdate:
     key: SharePartition
     epoch: int
     update: Update
+    producer_id: int = NO_PRODUCER_ID
+    """Producer in whose transaction the change was made, if it was made in one."""
+    producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 def snapshot_record(snapshot: StateSnapshot) -> KeyValue:
@@ -86,17 +89,24 @@ def update_record(stored: StateUpdate) -> KeyValue:
     return _encoded(UPDATE_KEY_VERSION, _wire_key(stored.key)), _encoded(VALUE_VERSION, value)
 
 
-def read_records(data: memoryview) -> Iterator[tuple[int, StateSnapshot | StateUpdate]]:
-    """Yield the records of whole batches, each with the offset of its batch.
+StoredRecord = StateSnapshot | StateUpdate | TransactionEnd
+
+
+def read_records(data: memoryview) -> Iterator[tuple[int, StoredRecord]]:
+    """Yield the records of whole batches, and the ends of transactions, each with the offset of its batch.
 
     Records with an unknown key version and damaged records are skipped. Otherwise one such record would keep all
     share-partitions of the log from being served.
     """
     for start, header in walk_batches(data):
-        if header.is_control:
-            continue
+        batch = data[start : start + header.size]
         try:
-            records = list(decode_records(data[start : start + header.size], _EXPANDED_BYTES_MAX))
+            if header.is_control:
+                end = read_transaction_end(batch, header)
+                if end is not None:
+                    yield header.base_offset, end
+                continue
+            records = list(decode_records(batch, _EXPANDED_BYTES_MAX))
         except KafkaError as error:
             logger.error(
                 "passing over the batch of share states at offset %d: %s", header.base_offset, error.message
@@ -104,7 +114,7 @@ def read_records(data: memoryview) -> Iterator[tuple[int, StateSnapshot | StateU
             continue
         for record in records:
             try:
-                found = _read_record(record)
+                found = _read_record(record, header)
             except (MalformedMessage, struct.error, ValueError) as error:
                 logger.error(
                     "passing over a record of share states behind offset %d: %s", header.base_offset, error
@@ -114,7 +124,7 @@ def read_records(data: memoryview) -> Iterator[tuple[int, StateSnapshot | StateU
                 yield header.base_offset, found
 
 
-def _read_record(record: Record) -> StateSnapshot | StateUpdate | None:
+def _read_record(record: Record, header: BatchHeader) -> StateSnapshot | StateUpdate | None:
     if record.key is None:
         return None
     key = bytes(record.key)
@@ -125,7 +135,7 @@ def _read_record(record: Record) -> StateSnapshot | StateUpdate | None:
     partition = SharePartition(named.group_id, bytes(named.topic_id), named.partition)
     if version == SNAPSHOT_KEY_VERSION:
         return _read_snapshot(partition, record.value)
-    return None if record.value is None else _read_update(partition, record.value)
+    return None if record.value is None else _read_update(partition, record.value, header)
 
 
 def _read_snapshot(key: SharePartition, value: bytes | memoryview | None) -> StateSnapshot:
@@ -142,12 +152,12 @@ def _read_snapshot(key: SharePartition, value: bytes | memoryview | None) -> Sta
     return StateSnapshot(key, stored, read.snapshot_epoch, read.create_timestamp, read.write_timestamp)
 
 
-def _read_update(key: SharePartition, value: bytes | memoryview) -> StateUpdate:
+def _read_update(key: SharePartition, value: bytes | memoryview, header: BatchHeader) -> StateUpdate:
     read = decode(ShareUpdateValue, value, _VERSION.unpack_from(value)[0], _VERSION.size)
     update = Update(
         read.leader_epoch, read.start_offset, read.delivery_complete_count, read_batches(read.state_batches)
     )
-    return StateUpdate(key, read.snapshot_epoch, update)
+    return StateUpdate(key, read.snapshot_epoch, update, header.producer_id, header.producer_epoch)
 
 
 def wire_batches(batches: Iterable[StateBatch]) -> list[wire.StateBatch]:
@@ -158,6 +168,7 @@ def wire_batches(batches: Iterable[StateBatch]) -> list[wire.StateBatch]:
             last_offset=batch.last,
             delivery_state=batch.state,
             delivery_count=batch.delivery_count,
+            not_before_ms=batch.not_before_ms,
         )
         for batch in batches
     ]
@@ -167,7 +178,11 @@ def read_batches(batches: Iterable[wire.StateBatch]) -> tuple[StateBatch, ...]:
     """Return the state batches of messages. Raises ValueError for a state that is never stored."""
     return tuple(
         StateBatch(
-            batch.first_offset, batch.last_offset, DurableState(batch.delivery_state), batch.delivery_count
+            batch.first_offset,
+            batch.last_offset,
+            DurableState(batch.delivery_state),
+            batch.delivery_count,
+            batch.not_before_ms,
         )
         for batch in batches
     )

@@ -12,9 +12,20 @@ from ....protocol.messages import share_group_state as wire
 from ....protocol.messages.find_coordinator import SharePartition
 from ....protocol.messages.share_state_records import UNKNOWN_COUNT
 from ....protocol.wire.schema import Message, Request
+from ...coordinated_log.transactional_producer import TransactionalProducer
 from .records import read_batches, wire_batches
 from .shard import Outcome
-from .stored_state import NO_STATE, Change, Delete, Initialize, Read, StoredShareState, Summarize, Write
+from .stored_state import (
+    NO_STATE,
+    Change,
+    Delete,
+    Initialize,
+    PendingState,
+    Read,
+    StoredShareState,
+    Summarize,
+    Write,
+)
 
 KeyedChange = tuple[SharePartition, Change]
 
@@ -49,7 +60,24 @@ def _read_write(row: wire.WrittenState) -> Write:
         row.start_offset,
         row.delivery_complete_count,
         _checked_batches(row.state_batches),
+        TransactionalProducer(row.transactional_id, row.producer_id, row.producer_epoch)
+        if row.transactional_id
+        else None,
     )
+
+
+def _written_row(partition: int, change: Write) -> wire.WrittenState:
+    row = wire.WrittenState(
+        partition=partition,
+        state_epoch=change.state_epoch,
+        leader_epoch=change.leader_epoch,
+        start_offset=change.start_offset,
+        delivery_complete_count=change.delivery_complete_count,
+        state_batches=wire_batches(change.batches),
+    )
+    if change.writer is not None:
+        row.transactional_id, row.producer_id, row.producer_epoch = change.writer
+    return row
 
 
 def _checked_batches(batches: Sequence[Any]) -> Any:
@@ -82,23 +110,32 @@ READ: Final = StateApi(
         "state_epoch": stored.state_epoch,
         "start_offset": stored.start_offset,
         "state_batches": wire_batches(stored.batches),
+        "pending": [
+            wire.PendingState(
+                producer_id=state.producer_id,
+                producer_epoch=state.producer_epoch,
+                state_batches=wire_batches(state.batches),
+            )
+            for state in stored.pending
+        ],
     },
     lambda row: StoredShareState(
-        row.state_epoch, 0, row.start_offset, UNKNOWN_COUNT, read_batches(row.state_batches)
+        row.state_epoch,
+        0,
+        row.start_offset,
+        UNKNOWN_COUNT,
+        read_batches(row.state_batches),
+        tuple(
+            PendingState(state.producer_id, state.producer_epoch, read_batches(state.state_batches))
+            for state in row.pending
+        ),
     ),
 )
 WRITE: Final = StateApi(
     wire.WriteShareGroupStateRequest,
     1,
     wire.WrittenTopicStates,
-    lambda partition, change: wire.WrittenState(
-        partition=partition,
-        state_epoch=change.state_epoch,
-        leader_epoch=change.leader_epoch,
-        start_offset=change.start_offset,
-        delivery_complete_count=change.delivery_complete_count,
-        state_batches=wire_batches(change.batches),
-    ),
+    _written_row,
     _read_write,
     wire.TopicStateResults,
     wire.StateResult,

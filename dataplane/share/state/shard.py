@@ -13,15 +13,27 @@ from typing import NamedTuple, Protocol
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import SharePartition
-from ...coordinated_log.batches import KeyValue, batch_of
+from ....protocol.messages.share_state_records import UNCHANGED_START, UNKNOWN_COUNT
+from ....protocol.records.record_batch import NO_PRODUCER_ID
+from ...coordinated_log.batches import BatchWriter, KeyValue, TransactionEnd, batch_of, transactional_batch_of
 from ...coordinated_log.log import COORDINATOR_ERRORS, CoordinatedLog
-from .records import StateSnapshot, StateUpdate, read_records, snapshot_record, update_record
+from ...coordinated_log.transactional_producer import TransactionalProducer
+from .pending_updates import PendingUpdate, PendingUpdates
+from .records import (
+    StateSnapshot,
+    StateUpdate,
+    StoredRecord,
+    read_records,
+    snapshot_record,
+    update_record,
+)
 from .settings import StateLimits
 from .stored_state import (
     NO_STATE,
     Change,
     Delete,
     Initialize,
+    PendingState,
     Read,
     ShareState,
     StoredShareState,
@@ -90,6 +102,9 @@ class StateShard:
         """Create a shard that is not loaded. `exists` returns whether a topic id has a partition of this index."""
         self._log, self._limits, self._wall_ms, self._exists = log, limits, wall_ms, exists
         self._entries: dict[SharePartition, _Entry] = {}
+        self._pending = PendingUpdates()
+        # Transactions that have ended while the log was replayed.
+        self._ended: list[TransactionEnd] = []
         self._waiting: set[_Waiting] = set()
         self.loaded = False
         self.closed = False
@@ -98,16 +113,25 @@ class StateShard:
 
     async def load(self) -> None:
         """Rebuild the states from the log. Until then every request gets COORDINATOR_LOAD_IN_PROGRESS."""
-        self._entries = {}
+        self._entries, self._pending = {}, PendingUpdates()
+        # These markers are in the log, too.
+        self._ended.clear()
         async for data in self._log.read_all():
             if self.closed:
                 return
             for position, record in read_records(data):
                 self._replay(position, record)
-        if not self.closed:
-            self.loaded = True
+        if self.closed:
+            return
+        self.loaded = True
+        ended, self._ended = self._ended, []
+        for end in ended:
+            self.transaction_ended(end.producer_id, end.end_offset, committed=end.committed)
 
-    def _replay(self, position: int, record: StateSnapshot | StateUpdate) -> None:
+    def _replay(self, position: int, record: StoredRecord) -> None:
+        if isinstance(record, TransactionEnd):
+            self._end_transaction(record)
+            return
         if isinstance(record, StateSnapshot):
             self._put_snapshot(record, position, position + 1)
             return
@@ -116,7 +140,11 @@ class StateShard:
             # As Kafka: the log may have lost the snapshot of a state, but not its latest changes.
             state = ShareState(NO_STATE)
             entry = self._entries[record.key] = _Entry(state, record.epoch, 0, position, position)
-        self._put_update(entry, record.update, position + 1)
+        if record.producer_id == NO_PRODUCER_ID:
+            self._put_update(entry, record.update, position + 1)
+        else:
+            changed = PendingState(record.producer_id, record.producer_epoch, record.update.batches)
+            self._pending.add(PendingUpdate(record.key, changed, position))
 
     def close(self) -> None:
         """Answer all waiting requests with NOT_COORDINATOR, as another broker leads the partition."""
@@ -185,7 +213,7 @@ class StateShard:
                 entry = self._known(key, entry)
                 entry.state.check_read(change)
                 self._check_exists(key)
-                update = entry.state.read_by(change)
+                return self._read(key, entry, change, outcome)
             case Write():
                 entry = self._known(key, entry)
                 entry.state.check_write(change)
@@ -195,6 +223,17 @@ class StateShard:
             self._wait(entry.end_offset, [(outcome, entry.state.stored)])
             return None
         return self._updated(key, entry, update, outcome)
+
+    def _read(
+        self, key: SharePartition, entry: _Entry, read: Read, outcome: asyncio.Future[Outcome]
+    ) -> _Written | None:
+        """Return the record that fences older leaders; None if the leader is known already."""
+        update = entry.state.read_by(read)
+        if update is None:
+            self._wait(entry.end_offset, [(outcome, self._readable(key, entry))])
+            return None
+        written = self._updated(key, entry, update, outcome)
+        return written._replace(result=lambda: self._readable(key, self._entries[key]))
 
     def _known(self, key: SharePartition, entry: _Entry | None) -> _Entry:
         if entry is None:
@@ -210,7 +249,9 @@ class StateShard:
     def _updated(
         self, key: SharePartition, entry: _Entry, update: Update, outcome: asyncio.Future[Outcome]
     ) -> _Written:
-        if entry.updates >= self._limits.updates_per_snapshot:
+        # A replay takes the snapshot for the whole state. So none is written while a marker may be in the log whose
+        # effect is not yet in memory.
+        if entry.updates >= self._limits.updates_per_snapshot and not self._pending.has(key):
             state = ShareState(entry.state.stored)
             state.apply(update)
             return self._snapshot(key, state.stored, outcome)
@@ -248,6 +289,7 @@ class StateShard:
         )
 
     def _put_snapshot(self, snapshot: StateSnapshot, position: int, end: int) -> None:
+        self._pending.drop(snapshot.key)
         if snapshot.stored is None:
             self._entries.pop(snapshot.key, None)
             return
@@ -259,6 +301,60 @@ class StateShard:
         entry.state.apply(update)
         entry.updates += 1
         entry.end_offset = end
+
+    # ------------------------------------------------------------ transactions
+
+    def write_in_transaction(
+        self,
+        key: SharePartition,
+        write: Write,
+        writer: TransactionalProducer,
+        outcome: asyncio.Future[Outcome],
+    ) -> None:
+        """Append a change that takes effect once the writer's transaction commits.
+
+        The caller checks in the same turn of the event loop that the transaction is open here. `outcome` gets the state
+        without the change once the change is below the high watermark, or the error. Raises KafkaError, and appends
+        nothing.
+        """
+        check_change(key.partition, write)
+        entry = self._known(key, self._entries.get(key))
+        entry.state.check_write(write)
+        self._check_exists(key)
+        update = Update(write.leader_epoch, UNCHANGED_START, UNKNOWN_COUNT, write.batches)
+        record = update_record(StateUpdate(key, entry.snapshot_epoch, update))
+        batch = transactional_batch_of(
+            [record], BatchWriter(writer.producer_id, writer.producer_epoch), self._wall_ms()
+        )
+        position = self._log.end_offset
+        try:
+            end = self._log.append_transactional(batch)
+        except KafkaError as error:
+            raise KafkaError(COORDINATOR_ERRORS.get(error.code, error.code), error.message) from error
+        state = PendingState(writer.producer_id, writer.producer_epoch, write.batches)
+        self._pending.add(PendingUpdate(key, state, position))
+        self._wait(end, [(outcome, entry.state.stored)])
+
+    def transaction_ended(self, producer_id: int, end_offset: int, *, committed: bool) -> None:
+        """Apply a marker that is below the high watermark: the last record below `end_offset`."""
+        if self.closed:
+            return
+        end = TransactionEnd(producer_id, committed, end_offset)
+        if self.loaded:
+            self._end_transaction(end)
+        else:
+            self._ended.append(end)
+
+    def _end_transaction(self, end: TransactionEnd) -> None:
+        for update in self._pending.end(end.producer_id, end.end_offset):
+            entry = self._entries.get(update.key)
+            if end.committed and entry is not None:
+                entry.state.apply_committed(update.state.batches)
+                entry.end_offset = max(entry.end_offset, end.end_offset)
+
+    def _readable(self, key: SharePartition, entry: _Entry) -> StoredShareState:
+        """Return the state for a leader, with the changes in transactions that have not ended."""
+        return entry.state.stored._replace(pending=self._pending.of(key))
 
     # ------------------------------------------------------------ the log
 
@@ -306,7 +402,11 @@ class StateShard:
         if end - lowest <= self._limits.idle_records_max + 2 * len(self._entries):
             return
         middle = lowest + (end - lowest) // 2
-        old = [key for key, entry in self._entries.items() if entry.snapshot_at < middle]
+        old = [
+            key
+            for key, entry in self._entries.items()
+            if entry.snapshot_at < middle and not self._pending.has(key)
+        ]
         loop = asyncio.get_running_loop()
         self._append(
             [

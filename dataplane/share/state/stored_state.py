@@ -7,12 +7,21 @@ from typing import Final, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.share_state_records import UNCHANGED_START, UNKNOWN_COUNT
+from ...coordinated_log.transactional_producer import TransactionalProducer
 from ..states import StateBatch
 from .state_batches import StateBatches
 
 UNKNOWN_START: Final = -1
 """Start offset of a state whose first offset the partition's leader has to choose."""
 DELIVERIES_MAX: Final = 2**15 - 1
+
+
+class PendingState(NamedTuple):
+    """States of offsets that count once a producer's transaction commits."""
+
+    producer_id: int
+    producer_epoch: int
+    batches: tuple[StateBatch, ...]
 
 
 class StoredShareState(NamedTuple):
@@ -24,6 +33,8 @@ class StoredShareState(NamedTuple):
     delivery_complete_count: int
     """Number of offsets from the start offset on whose delivery is complete; -1 if unknown (KIP-1226)."""
     batches: tuple[StateBatch, ...] = ()
+    pending: tuple[PendingState, ...] = ()
+    """Changes in transactions that have not ended, in the answer to a leader's read. They are in no snapshot."""
 
 
 NO_STATE: Final = StoredShareState(0, 0, UNKNOWN_START, UNKNOWN_COUNT)
@@ -57,6 +68,8 @@ class Write(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...] = ()
+    writer: TransactionalProducer | None = None
+    """Writer of the transaction with whose commit the states of the batches change; None: they change at once."""
 
 
 class Delete(NamedTuple):
@@ -81,8 +94,10 @@ class ShareState:
     __slots__ = ("_batches", "delivery_complete_count", "leader_epoch", "start_offset", "state_epoch")
 
     def __init__(self, stored: StoredShareState) -> None:
-        self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count, batches = stored
-        self._batches = StateBatches(batches)
+        self.state_epoch, self.leader_epoch = stored.state_epoch, stored.leader_epoch
+        self.start_offset = stored.start_offset
+        self.delivery_complete_count = stored.delivery_complete_count
+        self._batches = StateBatches(stored.batches)
 
     @property
     def stored(self) -> StoredShareState:
@@ -145,7 +160,11 @@ class ShareState:
         if update.start_offset != UNCHANGED_START:
             self.start_offset = update.start_offset
         self.delivery_complete_count = update.delivery_complete_count
-        for batch in update.batches:
+        self.apply_committed(update.batches)
+
+    def apply_committed(self, batches: Iterable[StateBatch]) -> None:
+        """Apply the states of some offsets, whose transaction has committed. A later state of an offset stays."""
+        for batch in batches:
             self._batches.add(batch)
         self._batches.drop_below(self.start_offset)
 
@@ -180,11 +199,13 @@ def check_change(partition: int, change: Change) -> None:
             _check_start(start_offset)
         case Read(leader_epoch):
             _check_not_negative("leader epoch", leader_epoch)
-        case Write(state_epoch, leader_epoch, start_offset, _, batches):
+        case Write(state_epoch, leader_epoch, start_offset, _, batches, writer):
             _check_not_negative("leader epoch", leader_epoch)
             _check_not_negative("state epoch", state_epoch)
             _check_start(start_offset)
             _check_batches(batches)
+            if writer is not None:
+                _check_writer(writer, start_offset)
 
 
 def _check_not_negative(name: str, value: int) -> None:
@@ -195,6 +216,15 @@ def _check_not_negative(name: str, value: int) -> None:
 def _check_start(offset: int) -> None:
     if offset < UNKNOWN_START:
         raise _invalid(f"start offset {offset}: it has to be at least {UNKNOWN_START}")
+
+
+def _check_writer(writer: TransactionalProducer, start_offset: int) -> None:
+    if start_offset != UNKNOWN_START:
+        raise _invalid(f"start offset {start_offset}: it has to be {UNKNOWN_START} in a transaction")
+    if not writer.transactional_id:
+        raise _invalid("the transactional id is empty")
+    _check_not_negative("producer id", writer.producer_id)
+    _check_not_negative("producer epoch", writer.producer_epoch)
 
 
 def _check_batches(batches: Iterable[StateBatch]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextvars import ContextVar
 
 import pytest
 
 from ottla.client.records import ConsumerRecord
+from ottla.client.rejection import Reject
 from ottla.client.worker.commit_metadata import BeyondCommit, encode
-from ottla.client.worker.worker_record import Reject, WorkerRecord
+from ottla.client.worker.dispatch import TURN_S
+from ottla.client.worker.worker_record import WorkerRecord
 from tests.client.worker.dispatch_bench import ORDERS, Bench
 
 
@@ -56,6 +59,40 @@ async def test_other_work_gets_turns_beside_handlers_that_wait_for_nothing() -> 
         turns += 1
         await asyncio.sleep(0)
     assert turns > 10
+
+
+async def test_handlers_that_block_the_loop_take_turns_with_its_other_work() -> None:
+    """Signals and heartbeats wait for one record, and not for as many as may be in handlers."""
+    passes_before: list[int] = []
+    passes = 0
+
+    async def handle(_: WorkerRecord) -> None:
+        passes_before.append(passes)
+        time.sleep(2 * TURN_S)  # noqa: ASYNC251 - the mistake that is tested
+
+    bench = Bench(handle, concurrency=64)
+    bench.offer(64)
+    while len(passes_before) < 64:
+        passes += 1
+        await asyncio.sleep(0)
+    assert len(set(passes_before)) == 64
+
+
+async def test_waiting_handlers_start_in_few_passes_of_the_loop() -> None:
+    released, started = asyncio.Event(), 0
+
+    async def handle(_: WorkerRecord) -> None:
+        nonlocal started
+        started += 1
+        await released.wait()
+
+    bench = Bench(handle, concurrency=64)
+    bench.offer(100)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert started == 64
+    released.set()
+    await bench.until(lambda: len(bench.settlement.settled) == 100)
 
 
 async def test_a_cancelled_record_harms_no_other_record() -> None:

@@ -63,6 +63,7 @@ def test_chance_moves_a_delay_by_its_part(failures: int, chance: float, jitter: 
         (Rate, {"records": 1, "burst": 0}, "burst"),
         (Rate, {"records": 1, "burst": 1.5}, "burst"),
         (Rate, {"records": True}, "records"),
+        (Rate, {"records": 1, "per_key": "yes"}, "per_key"),
         (DeadLetter, {"topic": ""}, "topic"),
         (DeadLetter, {"topic": b"letters"}, "topic"),
         (DeadLetter, {"topic": "letters", "most_ratio": 0}, "most_ratio"),
@@ -174,6 +175,25 @@ def test_notes_of_retry_topics() -> None:
     assert read_note(a_record("orders.retry", second)) == (9_000, 3, "orders/3/42")
     assert len(second) == len(headers)
     assert read_note(a_record("orders", headers)) is None, "producers of the topic itself write no notes"
+
+
+@pytest.mark.parametrize(
+    ("topic", "origin", "told"),
+    [
+        ("orders.retry", b"orders/1/7", ("orders", 1, 7)),
+        ("orders.retry", b"bills/1/7", ("orders.retry", 3, 42)),
+        ("orders.retry", b"orders/1/-7", ("orders.retry", 3, 42)),
+        ("orders.retry", b"orders/1/7/9", ("orders.retry", 3, 42)),
+        ("orders", b"orders/1/7", ("orders", 3, 42)),
+    ],
+)
+def test_a_letter_tells_the_place_before_retries(
+    topic: str, origin: bytes, told: tuple[str, int, int]
+) -> None:
+    """`ottla dlq replay` then sends it back to its topic, and not to the retry topic."""
+    headers = [*note_headers(a_record(), 5_000, 2)[:-1], ("ottla.retry.origin", origin)]
+    letter = Letter.of(a_record("x", letter_headers(a_record(topic, headers), "billing", KeyError(), 3)))
+    assert (letter.topic, letter.partition, letter.offset) == told
 
 
 @given(

@@ -239,7 +239,9 @@ async def test_plain_functions_run_in_threads(cluster: LocalCluster, topic: str)
     assert await committed(cluster, topic) == 60
 
 
-async def test_failures_become_letters_and_the_rest_goes_on(cluster: LocalCluster, topic: str) -> None:
+async def test_failures_become_letters_and_the_rest_goes_on(
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     await fill(cluster, topic, 40, keys=40)
     worker, attempts = worker_of(cluster, topic, timeout_s=0.3), defaultdict[int, int](int)
 
@@ -268,6 +270,12 @@ async def test_failures_become_letters_and_the_rest_goes_on(cluster: LocalCluste
     assert (letters[1].attempts, letters[2].attempts, attempts[2], attempts[5]) == (1, 3, 3, 1)
     assert letters[2].key == b"key 2"
     assert await committed(cluster, topic) == 40
+    reports = [report for report in caplog.records if "becomes a dead letter" in report.getMessage()]
+    without_trace = [report.getMessage() for report in reports if report.exc_info is None]
+    assert len(reports) == 4
+    assert [text.endswith("ottla.Reject: no") for text in without_trace] == [True], (
+        "it is no error of the handler"
+    )
 
 
 async def test_a_record_without_a_topic_for_letters_stops_the_worker(
@@ -418,6 +426,39 @@ async def test_stop_lets_handlers_end_and_a_second_signal_cancels_them(
     await slow.run()
     assert time.monotonic() - begun_s < 10
     assert await committed(cluster, topic) == 8
+
+
+async def test_workers_end_although_the_cluster_is_silent(cluster: LocalCluster, topic: str) -> None:
+    """Results that the cluster does not take in time are given up, and their records are worked on again."""
+    await fill(cluster, topic, 100)
+    workers = [
+        worker_of(
+            cluster, topic, group_id=f"{topic}-{kind}", transactional=kind, idle_timeout_ms=None, drain_s=0.5
+        )
+        for kind in (False, True)
+    ]
+    silence = asyncio.Event()
+    for worker in workers:
+
+        @worker.handler
+        async def handle(record: WorkerRecord) -> None:
+            await silence.wait()
+            await record.send(f"{topic}.dlq", record.value)
+
+    running = [asyncio.create_task(worker.run()) for worker in workers]
+    try:
+        async with asyncio.timeout(30):
+            while not all(worker.stats().in_flight for worker in workers):
+                await asyncio.sleep(0.01)
+        cluster.pause(1)
+        silence.set()
+        for worker in workers:
+            worker.stop()
+        async with asyncio.timeout(20):  # Requests and deliveries take 30 s and more until they fail.
+            await asyncio.gather(*running)
+    finally:
+        cluster.resume(1)
+    assert all(worker.stats().succeeded for worker in workers)
 
 
 async def test_memory_is_bounded(cluster: LocalCluster, topic: str) -> None:
@@ -659,7 +700,7 @@ async def test_long_delays_go_through_the_retry_topic(cluster: LocalCluster, top
     assert [attempt for value, attempt, _ in seen if value == b"2"] == [1, 2, 3]
     assert {where for value, attempt, where in seen if attempt > 1} == {f"{topic}.retry"}
     (letter,) = [Letter.of(record) for record in await read_all(cluster, f"{topic}.dlq")]
-    assert (letter.attempts, letter.value) == (3, b"2")
+    assert (letter.attempts, letter.value, letter.topic) == (3, b"2", topic)
 
 
 def test_the_synchronous_worker(cluster: LocalCluster, topic: str) -> None:
@@ -706,6 +747,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"dead_letter": "orders.retry"}, "no retry topic"),
     ({"rate": 100}, "rate is a Rate"),
     ({"rate": [Rate(1), 100]}, "rate is a Rate"),
+    ({"dead_letter": "orders"}, "dead_letter is a topic that the worker does not read"),
     ({"group_id": ""}, "group_id is a text"),
     ({"transactional_id": "mine"}, "transactional_id needs transactional=True"),
     ({"concurency": 5}, "nearest is 'concurrency'"),
@@ -722,7 +764,7 @@ def test_wrong_settings_are_refused_by_name(wrong: dict[str, Any], reason: str) 
 def test_topics_and_handlers_are_checked() -> None:
     with pytest.raises(TypeError, match="needs a topic"):
         Worker(group_id="billing")
-    with pytest.raises(TypeError, match="one by one"):
+    with pytest.raises(TypeError, match=r"one by one: Worker\('orders'\)"):
         Worker(["orders"], group_id="billing")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="group_id"):
         Worker("orders")  # type: ignore[call-arg]

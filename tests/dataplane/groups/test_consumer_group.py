@@ -18,7 +18,7 @@ from ottla.dataplane.groups.consumer.group import (
     ConsumerGroup,
     ConsumerGroupState,
 )
-from ottla.dataplane.groups.consumer.member import HeartbeatReply, MemberHeartbeat, Partitions
+from ottla.dataplane.groups.consumer.member import HeartbeatReply, MemberHeartbeat, MemberState, Partitions
 from ottla.dataplane.groups.consumer.offset_checks import check_commit, check_fetch
 from ottla.dataplane.groups.consumer.records import (
     StoredConsumerGroup,
@@ -30,6 +30,7 @@ from ottla.dataplane.groups.heartbeat_pace import SETTLING_INTERVAL_MS
 from ottla.dataplane.groups.limits import ConsumerLimits
 from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.group_records import ConsumerGroupCurrentMemberAssignmentValue
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord, TopicRemovedRecord
 
 SESSION_MS, REBALANCE_MS = 45_000, 10_000
@@ -283,6 +284,30 @@ def test_members_of_a_large_group_send_no_more_than_a_thousand_heartbeats_a_seco
     group = new_group(Topics(a=1))
     replies = [group.heartbeat(join(f"m{number}", "a"), 0) for number in range(800)]
     assert replies[-1].heartbeat_interval_ms == 800
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_states_of_members_are_stored_with_the_numbers_of_kafka_or_of_earlier_programs(earlier: bool) -> None:
+    """Both numberings are read, since a log has records from before an upgrade and after it."""
+    topics = Topics(a=2, b=1)
+    group = new_group(topics)
+    first = group.heartbeat(join("revokes", "a"), 0)
+    group.heartbeat(join("waits", "a"), 0)
+    group.heartbeat(beat(first), 0)
+    group.heartbeat(join("stable", "b"), 0)
+    states = {"stable": MemberState.STABLE, "revokes": MemberState.UNREVOKED, "waits": MemberState.UNRELEASED}
+    stored, numbers = StoredConsumerGroup(), dict[str, int]()
+    for change in group.take_changes():
+        key, value = consumer_record(group, change, is_for_earlier_programs=earlier)
+        record = read_consumer_record(int.from_bytes(key[:2], "big"), key, value, 0)
+        stored.replay(record)
+        if isinstance(record.value, ConsumerGroupCurrentMemberAssignmentValue):
+            numbers[record.member_id] = record.value.state
+    assert numbers == {name: state + earlier for name, state in states.items()}
+    assert list(states.values()) == [0, 1, 2], "as in MemberState of Kafka 4.4"
+    restored = stored.restore("g", ConsumerLimits(), topics.catalog, dict, 0)
+    assert {name: member.state for name, member in restored.members.items()} == states
+    restored.check()
 
 
 @dataclass

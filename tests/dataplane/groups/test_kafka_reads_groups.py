@@ -67,6 +67,7 @@ def test_kafka_reads_our_consumer_groups(tmp_path: Path) -> None:
     assert said["6", ""]["data"]["assignmentEpoch"] == 2
     assert {"8", "7"} <= {kind for kind, _ in said}
     assert said["8", "m1"]["data"]["partitionsPendingRevocation"]
+    assert said["8", "m1"]["data"]["state"] == 1, "UNREVOKED_PARTITIONS in MemberState of Kafka 4.4"
 
 
 def test_kafka_reads_our_share_groups(tmp_path: Path) -> None:

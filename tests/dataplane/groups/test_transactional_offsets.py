@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
+from ottla.dataplane.coordinated_log.batches import BatchWriter
 from ottla.dataplane.groups.commit_checks import Committer
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.offsets import CommittedOffset
-from ottla.dataplane.groups.records import OffsetsWriter
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.handlers.group_offsets import ASK_AGAIN, GroupOffsetHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
@@ -35,7 +35,7 @@ from .test_consumer_shard import told
 from .test_shard import LIMITS, Clock, MemoryLog, commit, join, sync
 from .transactional_log import TransactionalLog
 
-WRITER = OffsetsWriter(7, 3)
+WRITER = BatchWriter(7, 3)
 WEEK_MS = 7 * 24 * 3_600_000
 T0 = ("t", 0)
 
@@ -55,7 +55,7 @@ def commit_in(
     who: Committer | None = None,
     topic: str = "t",
     topic_id: bytes = ZERO_UUID,
-    writer: OffsetsWriter = WRITER,
+    writer: BatchWriter = WRITER,
     *,
     knows_epochs: bool = True,
 ) -> list[ErrorCode]:
@@ -136,7 +136,7 @@ async def test_what_nobody_could_be_told_of_is_pending_all_the_same() -> None:
 async def test_the_later_in_the_log_wins_whoever_ends_first() -> None:
     shard, log = await new_shard()
     commit_in(shard, 5)
-    commit_in(shard, 6, writer=OffsetsWriter(8, 0))
+    commit_in(shard, 6, writer=BatchWriter(8, 0))
     end(shard, log, committed=True, producer_id=8)
     end(shard, log, committed=True)
     assert seen(shard) == 6

@@ -13,10 +13,11 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.dataplane.coordinated_log.batches import BatchWriter
 from ottla.dataplane.groups.commit_checks import Committer
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.offsets import CommittedOffset
-from ottla.dataplane.groups.records import OffsetRecord, OffsetsWriter, read_records
+from ottla.dataplane.groups.records import OffsetRecord, read_records
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.handlers.group_offsets import ASK_AGAIN, GroupOffsetHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
@@ -158,7 +159,7 @@ class Play:
         if producer is None:
             self.shard.commit(group, "", None, -1, offsets, outcomes.append)
         else:
-            writer = OffsetsWriter(producer, 0)
+            writer = BatchWriter(producer, 0)
             self.shard.commit_in_transaction(group, Committer(), writer, offsets, outcomes.append)
         self.log.refusing = False
         if refused:

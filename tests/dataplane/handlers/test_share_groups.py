@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.dataplane.groups.dependencies import GroupDependencies
 from ottla.dataplane.groups.limits import GroupLimits
+from ottla.dataplane.groups.metrics import SHARE_GROUPS, GroupMetrics
 from ottla.dataplane.handlers.groups import GroupHandlers
 from ottla.dataplane.handlers.share_group_offsets import ShareGroupOffsetHandlers
 from ottla.dataplane.handlers.share_groups import ShareGroupHandlers
@@ -48,7 +50,8 @@ class Rights:
 
 
 class Broker:
-    """A coordinator of all groups with its handlers. The end of each partition is offset 100."""
+    """A coordinator of all groups with its handlers. Each partition ends at offset 100, where its leader answers. The
+    leaders of partitions with the indexes `silent` do not."""
 
     def __init__(self, level: int = 1) -> None:
         self.topics, self.persister = Topics(a=2, b=1), MemoryPersister()
@@ -58,10 +61,14 @@ class Broker:
         )
         self.coordinator.elected(0, MemoryLog())
         self.membership = ShareGroupHandlers(self.coordinator, lambda: level)
+        self.silent: set[int] = set()
         self.offsets = ShareGroupOffsetHandlers(
-            self.coordinator, self.topics.catalog, self.persister, lambda _topic, _index: 100, lambda: level
+            self.coordinator, self.topics.catalog, self.persister, self._ends, lambda: level
         )
         self.groups = GroupHandlers(self.coordinator)
+
+    async def _ends(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys((place for place in partitions if place[1] not in self.silent), 100)
 
     async def heartbeat(
         self,
@@ -254,6 +261,9 @@ async def test_offsets_are_described_altered_and_deleted(broker: Broker) -> None
         ("b", True, 0, -1, -1, 0),
         ("a", True, 0, 40, 60, 0),
     ]
+    broker.silent.add(0)
+    assert all_of(broker, await broker.offsets.describe(request(), every))[1] == ("a", True, 0, 40, -1, 0)
+    broker.silent.clear()
     rights = Rights((AclOperation.DESCRIBE, "b"))
     assert all_of(broker, await broker.offsets.describe(request(rights), every)) == [
         ("a", True, 0, 40, 60, 0)
@@ -313,8 +323,11 @@ async def test_offsets_of_a_group_with_members_stay(broker: Broker) -> None:
             ),
         )
     assert refusal.value.code is ErrorCode.NON_EMPTY_GROUP
+    unwanted = offsets.DeleteShareGroupOffsetsRequest(
+        group_id="x", topics=[offsets.UnwantedTopic(topic_name="a")]
+    )
     with pytest.raises(KafkaError) as refusal:
-        await broker.offsets.delete(request(), offsets.DeleteShareGroupOffsetsRequest(group_id="x"))
+        await broker.offsets.delete(request(), unwanted)
     assert refusal.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -332,3 +345,16 @@ async def test_a_group_of_another_kind_and_a_missing_group_have_no_offsets(broke
         request(), offsets.DescribeShareGroupOffsetsRequest(groups=asked[1:])
     )
     assert all_of(broker, named) == [("a", True, 0, -1, -1, 0)]
+
+
+async def test_share_groups_are_counted_by_state(broker: Broker) -> None:
+    def counted() -> dict[str, float]:
+        families = GroupMetrics(broker.coordinator, cast(Any, None)).metric_families()
+        family = next(each for each in families if each.metric is SHARE_GROUPS)
+        return {state: value for (state,), value in family.rows}
+
+    assert counted() == {"empty": 0, "stable": 0}
+    await broker.heartbeat(topics=["a"])
+    await broker.heartbeat(topics=["a"], group_id="other")
+    await broker.heartbeat(epoch=-1)
+    assert counted() == {"empty": 1, "stable": 1}

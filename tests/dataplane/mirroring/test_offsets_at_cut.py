@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.dataplane.coordinated_log.batches import batch_of
+from ottla.dataplane.coordinated_log.batches import BatchWriter, batch_of, transactional_batch_of
 from ottla.dataplane.groups.offsets import CommittedOffset, TopicPartition
 from ottla.dataplane.groups.records import (
     OffsetRecord,
-    OffsetsWriter,
     offset_record,
     read_records,
-    transactional_batch_of,
 )
 from ottla.dataplane.mirroring.offsets_at_cut import OffsetsAtCut, copied_offset
 from ottla.protocol.cluster.cluster_image import ClusterImage
@@ -51,7 +49,7 @@ class Log:
         records = [offset_record(OffsetRecord(group, KEY, committed))]
         if producer is None:
             return self._append(batch_of(records, 1))
-        return self._append(transactional_batch_of(records, OffsetsWriter(producer, 0), 1))
+        return self._append(transactional_batch_of(records, BatchWriter(producer, 0), 1))
 
     def mark(self, *, committed: bool, producer: int = PRODUCER) -> int:
         """Append a marker, and return its offset."""

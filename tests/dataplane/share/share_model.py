@@ -178,11 +178,9 @@ class Model:
         assert isinstance(state, Acquired | Pending | Archiving)
         self.states[offset] = Changing(state, after, transition)
 
-    def acknowledge(
-        self, ranges: Iterable[AcknowledgedRange], now_ms: int, delay_ms: int, transition: Transition
-    ) -> None:
-        not_before_ms = now_ms + delay_ms if delay_ms else 0
-        for first, last, types in ranges:
+    def acknowledge(self, ranges: Iterable[AcknowledgedRange], now_ms: int, transition: Transition) -> None:
+        for first, last, types, delay_ms in ranges:
+            not_before_ms = now_ms + delay_ms if delay_ms else 0
             for offset in range(max(first, self.start), last + 1):
                 kind = types[offset - first] if len(types) > 1 else types[0]
                 state = self.states[offset]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +13,7 @@ from ottla.dataplane.share.acquisition import Acquisition
 from ottla.dataplane.share.limits import ShareLimits
 from ottla.dataplane.share.partition import SharePartition
 from ottla.dataplane.share.state_runs import StateRuns
-from ottla.dataplane.share.states import Acquired, Changing, State, StateBatch, durable_batch
+from ottla.dataplane.share.states import Acquired, Changing, DurableState, State, StateBatch, durable_batch
 from ottla.dataplane.share.transitions import Transition
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -104,12 +104,11 @@ def acknowledgement_by_a_stranger() -> Iterator[None]:
 def release_of_another_member() -> Iterator[None]:
     """The end of a session releases the records of all members."""
 
-    def release(self: SharePartition, _member_id: str, *, were_delivered: bool) -> Transition:
+    def release(self: SharePartition, _member_id: str) -> Transition:
         transition = self._begin()
         for first, last, state in self._runs.all_runs():
             if isinstance(state, Acquired):
-                after = self._put_back if were_delivered else self._put_back_undelivered
-                self._change(transition, first, last, after)
+                self._change(transition, first, last, self._put_back)
         return self._seal(transition)
 
     with patch.object(SharePartition, "release", release):
@@ -178,13 +177,13 @@ def locks_without_limit() -> Iterator[None]:
 @mutant
 def aborted_transaction_applied() -> Iterator[None]:
     """The acknowledgements of an aborted transaction finish its records, though its outputs are gone."""
-    complete = SharePartition.complete
+    settle = SharePartition.settle
 
-    def applied(self: SharePartition, transaction: Any, *, is_committed: bool) -> Transition:
-        del is_committed
-        return complete(self, transaction, is_committed=True)
+    def applied(self: SharePartition, transaction: Any, batches: Sequence[StateBatch]) -> Transition:
+        del batches
+        return settle(self, transaction, [StateBatch(0, 2**40, DurableState.ACKNOWLEDGED)])
 
-    with patch.object(SharePartition, "complete", applied):
+    with patch.object(SharePartition, "settle", applied):
         yield
 
 

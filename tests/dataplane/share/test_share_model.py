@@ -19,9 +19,11 @@ from ottla.dataplane.share.states import (
     Acquired,
     Archiving,
     Available,
+    Changing,
     Delayed,
     DurableState,
     Pending,
+    State,
     StateBatch,
     add_batch,
 )
@@ -38,6 +40,17 @@ BATCHES = st.tuples(st.integers(1, BATCH_MAX), st.sampled_from((0, 0, 0, 1, 3)))
 """Length of a batch, and of the gap before the batch."""
 RARELY = st.sampled_from((False, False, False, True))
 MODES = st.sampled_from(AcquireMode)
+
+
+_TYPES = {
+    DurableState.ACKNOWLEDGED: AcknowledgeType.ACCEPT,
+    DurableState.ARCHIVED: AcknowledgeType.GAP,
+    DurableState.AVAILABLE: AcknowledgeType.RELEASE,
+}
+
+
+def _is_pending(state: State) -> bool:
+    return isinstance(state.before if isinstance(state, Changing) else state, Pending)
 
 
 class ShareHistory(RuleBasedStateMachine):
@@ -66,6 +79,8 @@ class ShareHistory(RuleBasedStateMachine):
         self.written_starts: dict[int, int] = {}
         # Offsets whose finish was written.
         self.finished: set[int] = set()
+        # Durable states that count once a transaction commits.
+        self.pending: dict[str, list[StateBatch]] = {}
 
     # ------------------------------------------------------------ the log
 
@@ -158,7 +173,7 @@ class ShareHistory(RuleBasedStateMachine):
 
     def _refusal(self, member: str, ranges: list[AcknowledgedRange]) -> ErrorCode | None:
         model = self.model
-        for first, last, _ in ranges:
+        for first, last, _, _ in ranges:
             if last >= model.end > model.start:
                 return ErrorCode.INVALID_REQUEST
             if not all(model.holds(member, offset) for offset in range(first, last + 1)):
@@ -168,25 +183,27 @@ class ShareHistory(RuleBasedStateMachine):
     @rule(member=MEMBERS, data=st.data(), delay_ms=st.sampled_from((0, 0, 50)))
     def acknowledge(self, member: str, data: st.DataObject, delay_ms: int) -> None:
         ranges = self._ranges(data, member, st.sampled_from((0, 1, 1, 2, 2, 2, 3, 4)))
+        released = {AcknowledgeType.RELEASE}
+        ranges = [
+            found._replace(delay_ms=delay_ms if set(found.types) == released else 0) for found in ranges
+        ]
         refusal = self._refusal(member, ranges)
         if refusal is not None:
             with pytest.raises(KafkaError) as caught:
-                self.share.acknowledge(member, ranges, self.now_ms, delay_ms)
+                self.share.acknowledge(member, ranges, self.now_ms)
             assert caught.value.code is refusal
             return
-        transition = self.share.acknowledge(member, ranges, self.now_ms, delay_ms)
-        self.model.acknowledge(ranges, self.now_ms, delay_ms, transition)
+        transition = self.share.acknowledge(member, ranges, self.now_ms)
+        self.model.acknowledge(ranges, self.now_ms, transition)
         self._opened(transition)
 
-    @rule(member=MEMBERS, were_delivered=st.booleans())
-    def release(self, member: str, were_delivered: bool) -> None:
-        transition = self.share.release(member, were_delivered=were_delivered)
+    @rule(member=MEMBERS)
+    def release(self, member: str) -> None:
+        transition = self.share.release(member)
         for offset in self.model.where(
             lambda state: isinstance(state, Acquired) and state.member_id == member
         ):
-            count = self._count(offset)
-            after = self.model.put_back(count) if were_delivered else Available(count - 1)
-            self.model.change(offset, after, transition)
+            self.model.change(offset, self.model.put_back(self._count(offset)), transition)
         self._opened(transition)
 
     def _count(self, offset: int) -> int:
@@ -211,23 +228,31 @@ class ShareHistory(RuleBasedStateMachine):
 
     @rule(member=MEMBERS, transaction=TRANSACTIONS, data=st.data())
     def acknowledge_pending(self, member: str, transaction: str, data: st.DataObject) -> None:
-        ranges = self._ranges(data, member, st.integers(0, 3))
+        # Leaders refuse rejections in a group with dead letters.
+        kinds = st.integers(0, 2 if self.model.limits.has_dead_letters else 3)
+        ranges = self._ranges(data, member, kinds)
         if self._refusal(member, ranges) is not None:
             return
-        self.share.acknowledge_pending(transaction, member, ranges)
-        for first, last, types in ranges:
+        batches = self.share.acknowledge_pending(transaction, member, ranges)
+        self.pending.setdefault(transaction, []).extend(batches)
+        for first, last, types, _ in ranges:
             for offset in range(max(first, self.model.start), last + 1):
                 kind = AcknowledgeType(types[offset - first] if len(types) > 1 else types[0])
                 self.model.states[offset] = Pending(transaction, member, self._count(offset), kind)
 
     @precondition(lambda self: self.model.where(lambda state: isinstance(state, Pending)))
     @rule(transaction=TRANSACTIONS, is_committed=st.booleans())
-    def complete(self, transaction: str, is_committed: bool) -> None:
-        transition = self.share.complete(transaction, is_committed=is_committed)
+    def settle(self, transaction: str, is_committed: bool) -> None:
+        """End a transaction, and apply the durable states. The transaction may have ended before a failed write."""
+        for batch in self.pending.pop(transaction, ()):
+            if is_committed and batch.state is not DurableState.AVAILABLE:
+                self._write(batch)
+        transition = self.share.settle(transaction, self._written_batches(0))
         for offset, state in self.model.states.items():
             if isinstance(state, Pending) and state.transaction == transaction:
                 count = state.delivery_count
-                after = self.model.outcome(state.type, count) if is_committed else self.model.put_back(count)
+                is_finished = offset in self.finished
+                after = self.model.outcome(state.type, count) if is_finished else self.model.put_back(count)
                 self.model.change(offset, after, transition)
         self._opened(transition)
 
@@ -262,7 +287,7 @@ class ShareHistory(RuleBasedStateMachine):
             held = self.model.where(lambda state: isinstance(state, Acquired) and state.member_id == member)
             ranges = [AcknowledgedRange(offset, offset, (kind,)) for offset in held]
             transition = self.share.acknowledge(member, ranges, self.now_ms)
-            self.model.acknowledge(ranges, self.now_ms, 0, transition)
+            self.model.acknowledge(ranges, self.now_ms, transition)
             self._opened(transition)
             while self.open:
                 self._end(self.open.pop(), is_committed=True)
@@ -276,7 +301,7 @@ class ShareHistory(RuleBasedStateMachine):
         for offsets in (held[:middle], held[middle:]):
             ranges = [AcknowledgedRange(offset, offset, (1,)) for offset in offsets]
             transition = self.share.acknowledge(member, ranges, self.now_ms)
-            self.model.acknowledge(ranges, self.now_ms, 0, transition)
+            self.model.acknowledge(ranges, self.now_ms, transition)
             self._opened(transition)
 
     @precondition(lambda self: self.open)
@@ -289,11 +314,14 @@ class ShareHistory(RuleBasedStateMachine):
         self.model.end_transition(transition, is_committed=is_committed)
         if is_committed:
             for batch in transition.batches:
-                for offset in range(batch.first, batch.last + 1):
-                    self.written[offset] = batch.state, batch.delivery_count, batch.not_before_ms
-                    if batch.state is not DurableState.AVAILABLE:
-                        self.finished.add(offset)
+                self._write(batch)
             self._write_start(transition)
+
+    def _write(self, batch: StateBatch) -> None:
+        for offset in range(batch.first, batch.last + 1):
+            self.written[offset] = batch.state, batch.delivery_count, batch.not_before_ms
+            if batch.state is not DurableState.AVAILABLE:
+                self.finished.add(offset)
 
     def _write_start(self, transition: Transition) -> None:
         """Write a start offset. The writes are in the order of the transitions, so their start offsets rise."""
@@ -309,15 +337,20 @@ class ShareHistory(RuleBasedStateMachine):
         """Restore the partition from its snapshot, or from all written batches, and from the start of the log."""
         if not has_failed:
             return
-        pending = self.share.pending()
         start, batches = self.share.snapshot()
-        if from_writes:
+        if from_writes or any(map(self._is_ahead, self.model.states)):
             start = max(self.written_starts.values(), default=0)
             batches = self._written_batches(start)
-        self.share = SharePartition.restore(self.model.limits, start, batches, pending)
+        self.share = SharePartition.restore(self.model.limits, start, batches)
+        for transaction, states in self.pending.items():
+            self.share.restore_pending(transaction, states)
         self.share.archive_below(self.model.start)
-        self._model_of(batches, {o: s for first, last, s in pending for o in range(first, last + 1)})
+        self._model_of(batches)
         self.open.clear()
+
+    def _is_ahead(self, offset: int) -> bool:
+        """Return whether the durable state has the end of a transaction that the leader has not applied."""
+        return _is_pending(self.model.states[offset]) and offset in self.finished
 
     def _written_batches(self, start: int) -> tuple[StateBatch, ...]:
         batches: list[StateBatch] = []
@@ -325,12 +358,17 @@ class ShareHistory(RuleBasedStateMachine):
             add_batch(batches, StateBatch(offset, offset, *self.written[offset]))
         return tuple(batches)
 
-    def _model_of(self, batches: tuple[StateBatch, ...], pending: dict[int, Pending]) -> None:
+    def _model_of(self, batches: tuple[StateBatch, ...]) -> None:
         model, known = self.model, {}
         for batch in batches:
             for offset in range(batch.first, batch.last + 1):
                 known[offset] = restored((batch.state, batch.delivery_count, batch.not_before_ms))
-        known |= pending
+        for transaction, states in self.pending.items():
+            for batch in states:
+                for offset in range(max(batch.first, model.start), batch.last + 1):
+                    count = known.get(offset, UNTOUCHED)
+                    assert isinstance(count, Available)
+                    known[offset] = Pending(transaction, "", count.delivery_count + 1, _TYPES[batch.state])
         model.end = max((*known, model.start - 1)) + 1
         model.states = {o: known.get(o, UNTOUCHED) for o in range(model.start, model.end)}
         model.advance()
@@ -359,7 +397,7 @@ class ShareHistory(RuleBasedStateMachine):
         # Finished gaps and aborted records are not written, since the log has them.
         for offset, state in model.states.items():
             value, written = durable(state), self.written.get(offset)
-            if value is not None and value[0] is DurableState.ARCHIVED:
+            if (value is not None and value[0] is DurableState.ARCHIVED) or _is_pending(state):
                 continue
             # The end of a delay is not written either, since the time is.
             if written is not None and (value is None or written[2] <= self.now_ms):

@@ -38,7 +38,7 @@ def acquire(
 def acknowledge(
     share: SharePartition, member: str, first: int, last: int, *types: int, now_ms: int = 0, delay_ms: int = 0
 ) -> Transition:
-    transition = share.acknowledge(member, [AcknowledgedRange(first, last, types)], now_ms, delay_ms)
+    transition = share.acknowledge(member, [AcknowledgedRange(first, last, types, delay_ms)], now_ms)
     share.commit(transition)
     share.check()
     return transition
@@ -359,27 +359,24 @@ def test_a_closed_session_releases_the_records_of_its_member_alone() -> None:
     share = partition()
     acquire(share, "a", (0, 4))
     acquire(share, "b", (5, 9))
-    transition = share.release("a", were_delivered=False)
-    # The members has not seen the records, so nothing about them is durable.
-    assert not transition.needs_write
-    share.commit(transition)
+    share.commit(share.release("a"))
     share.check()
-    assert acquire(share, "c", (0, 9)) == [(0, 4, 1)]
+    assert acquire(share, "c", (0, 9)) == [(0, 4, 2)]
     acknowledge(share, "b", 5, 9, ACCEPT)
 
 
-def test_a_lost_connection_keeps_the_delivery_count() -> None:
+def test_the_end_of_a_session_keeps_the_delivery_count() -> None:
     share = partition(delivery_limit=2)
     for count in (1, 2):
         assert acquire(share, "a", (0, 0)) == [(0, 0, count)]
-        transition = share.release("a", were_delivered=True)
+        transition = share.release("a")
         share.commit(transition)
     assert transition.batches == (StateBatch(0, 0, DurableState.ARCHIVED),)
     assert share.start_offset == 1
 
 
 def test_the_release_of_a_member_without_records_is_empty() -> None:
-    transition = partition().release("a", were_delivered=True)
+    transition = partition().release("a")
     assert (transition.batches, transition.spans) == ((), [])
 
 
@@ -504,13 +501,18 @@ def test_a_dead_letter_of_another_record_is_an_error() -> None:
 def test_a_transaction_holds_records_without_a_lock_until_it_commits() -> None:
     share = partition()
     acquire(share, "a", (0, 9))
-    share.acknowledge_pending("t", "a", [AcknowledgedRange(0, 2, (ACCEPT, RELEASE, REJECT))])
+    committed = share.acknowledge_pending("t", "a", [AcknowledgedRange(0, 2, (ACCEPT, RELEASE, REJECT))])
+    assert committed == (
+        StateBatch(0, 0, DurableState.ACKNOWLEDGED),
+        StateBatch(1, 1, DurableState.AVAILABLE, 0),
+        StateBatch(2, 2, DurableState.ARCHIVED),
+    )
     share.check()
     assert refusal(share, "a", (0, 0, (ACCEPT,))) is ErrorCode.INVALID_RECORD_STATE
-    share.commit(share.release("a", were_delivered=True))
+    share.commit(share.release("a"))
     share.commit(share.expire(10 * LOCK_MS))
     assert share.next_fetch_offset() == 3
-    transition = share.complete("t", is_committed=True)
+    transition = share.settle("t", committed)
     assert transition.batches == (
         StateBatch(0, 0, DurableState.ACKNOWLEDGED),
         StateBatch(1, 1, DurableState.AVAILABLE, 1),
@@ -525,10 +527,10 @@ def test_an_aborted_transaction_puts_the_records_back_with_the_raised_count() ->
     share = partition()
     acquire(share, "a", (0, 9))
     share.acknowledge_pending("t", "a", [AcknowledgedRange(0, 9, (ACCEPT,))])
-    share.roll_back(share.complete("t", is_committed=False))
+    share.roll_back(share.settle("t", ()))
     assert share.next_fetch_offset() == 10
-    share.commit(share.complete("t", is_committed=False))
-    share.commit(share.complete("t", is_committed=True))
+    share.commit(share.settle("t", ()))
+    share.commit(share.settle("t", (StateBatch(0, 9, DurableState.ACKNOWLEDGED),)))
     assert acquire(share, "b", (0, 9)) == [(0, 9, 2)]
 
 
@@ -542,11 +544,12 @@ def test_a_transaction_cannot_renew_a_lock() -> None:
 def test_pending_acknowledgements_survive_a_failover() -> None:
     share = partition()
     acquire(share, "a", (0, 9))
-    share.acknowledge_pending("t", "a", [AcknowledgedRange(2, 3, (ACCEPT,))])
-    restored = SharePartition.restore(share.limits, *share.snapshot(), share.pending())
+    committed = share.acknowledge_pending("t", "a", [AcknowledgedRange(2, 3, (ACCEPT,))])
+    restored = SharePartition.restore(share.limits, *share.snapshot())
+    restored.restore_pending("t", committed)
     restored.check()
     assert acquire(restored, "b", (0, 9)) == [(0, 1, 1), (4, 9, 1)]
-    restored.commit(restored.complete("t", is_committed=True))
+    restored.commit(restored.settle("t", committed))
     acknowledge(restored, "b", 0, 1, ACCEPT)
     assert restored.start_offset == 4
 

@@ -63,7 +63,7 @@ class Beside:
         )
         # : notifications to groups: partition, producer id, end offset, whether it was committed
         self.ended: list[tuple[int, int, int, bool]] = []
-        self.markers = Markers(1, replicas, lambda: image, self, self.offsets_ended)
+        self.markers = Markers(1, replicas, lambda: image, self, {OFFSETS_TOPIC: self.offsets_ended})
         self.completion_waits = CompletionWaits(lambda: image)
         self.groups = GroupCoordinator(
             GroupLimits(), lambda: 0, self._offsets_partitions, lambda: image.topics

@@ -8,8 +8,10 @@ import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import FEATURES, finalized
+from ottla.protocol.features import FEATURES, SHARE, SHARE_STATE_TOPIC, finalized
 from ottla.protocol.messages.command import Command
+from ottla.protocol.messages.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
+from ottla.protocol.messages.metadata_records import TopicRecord
 from ottla.protocol.messages.quorum_commands import decode_result, encode_command
 from ottla.protocol.messages.quota_commands import (
     AlterClientQuotas,
@@ -143,3 +145,22 @@ def test_a_level_falls_when_told_so_and_rises_again() -> None:
     assert update(1, 2) == ErrorCode.INVALID_UPDATE_VERSION
     assert update(1, 1) == 0
     assert finalized(controller.image.features)["group.version"] == 1
+
+
+def test_share_groups_are_hidden_by_an_unsafe_downgrade_alone() -> None:
+    controller = Controller()
+
+    def update(level: int, upgrade_type: int) -> str:
+        updates = [FeatureLevel(feature=SHARE, level=level, upgrade_type=upgrade_type)]
+        result = do(controller, UpdateFeatures(updates=updates))
+        assert isinstance(result, UpdateFeaturesResult)
+        return result.error_message
+
+    assert update(1, UPGRADE) == ""
+    assert update(0, SAFE_DOWNGRADE) == "", "there have been no share groups"
+    assert update(1, UPGRADE) == ""
+    controller.image.apply(TopicRecord(topic_id=bytes(15) + b"1", name=SHARE_STATE_TOPIC))
+    assert "delete the groups and then the topic" in update(0, SAFE_DOWNGRADE)
+    assert finalized(controller.image.features)[SHARE] == 1
+    assert update(0, UNSAFE_DOWNGRADE) == ""
+    assert finalized(controller.image.features)[SHARE] == 0

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-Where = Literal["raft", "cluster", "mirror"]
+Where = Literal["raft", "cluster", "mirror", "share"]
 
 
 @dataclass(frozen=True, slots=True)

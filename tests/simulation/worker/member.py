@@ -32,6 +32,8 @@ class Member:
         self.has_joined = False
         self.listener: Any = None
         self.consumer = SimulatedConsumer(self)
+        self.is_rejoining = False
+        self._handover = asyncio.Lock()  # As in the consumer, one at a time.
         self._reached = asyncio.Event()
         self._reached.set()
         self.worker = SimulatedWorker(self)
@@ -47,6 +49,11 @@ class Member:
     def is_silent(self) -> bool:
         """True if the group does not hear of it: it was killed, is cut off, or ended while it was cut off."""
         return not (self.is_reachable and self.has_joined)
+
+    @property
+    def has_settled(self) -> bool:
+        """True if it is in the group, and gives nothing up."""
+        return self in self.world.group.members and not self._handover.locked()
 
     async def call(self) -> None:
         """Take the time of a call to the cluster. It never returns once the member was killed."""
@@ -82,9 +89,17 @@ class Member:
         if self.was_killed:
             return
         self._reached.set()
-        if self.has_joined and self not in self.world.group.members:
+        if self.has_joined and self not in self.world.group.members and not self.is_rejoining:
+            self.is_rejoining = True
+            self._rejoining = asyncio.ensure_future(self._rejoin())
+
+    async def _rejoin(self) -> None:
+        """Give all partitions up as lost, once an earlier handover has ended, and join."""
+        async with self._handover:
             lost, self.owned = self.owned, set()
             self.listener.on_partitions_lost(lost)
+        self.is_rejoining = False
+        if self.has_joined:
             self.join()
 
     def unveil(self) -> None:
@@ -108,9 +123,10 @@ class Member:
         """Give up these partitions, once their handlers have ended."""
         removals = self.removals
         await self.call()
-        if self.removals == removals and self in self.world.group.members and partitions:
-            await self.listener.on_partitions_revoked(partitions)
-            self.owned -= partitions
+        async with self._handover:
+            if self.removals == removals and self in self.world.group.members and partitions:
+                await self.listener.on_partitions_revoked(partitions)
+                self.owned -= partitions
 
     def take(self, partitions: set[TopicPartition]) -> None:
         """Begin with these partitions."""

@@ -59,11 +59,12 @@ class Course:
         self.members.append(Member(world))
         try:
             async with asyncio.timeout(ENDS_WITHIN_S):
-                while not world.is_done:
+                while not (world.is_done and all(member.has_settled for member in self._alive)):
                     await asyncio.sleep(1)
                     self._check()
         except TimeoutError:
-            raise PromiseBroken(f"records were not finished within {ENDS_WITHIN_S:g} s") from None
+            what = "members did not join again" if world.is_done else "records were not finished"
+            raise PromiseBroken(f"{what} within {ENDS_WITHIN_S:g} s") from None
         world.history.check_all(exactly_once=world.exactly_once)
         records = sum(len(log.records) for log in world.logs.values())
         return Report(world.history.starts, records, self.faults, world.exactly_once, world.is_eager)

@@ -21,5 +21,11 @@ def test_offsets_are_committed_without_further_records(seed: int) -> None:
     run_seed(seed)
 
 
+@pytest.mark.parametrize("seed", [13, 51])
+def test_a_member_that_was_removed_during_a_handover_joins_again(seed: int) -> None:
+    """Its transactions are refused for ever, and it learns of the removal only after the handover."""
+    run_seed(seed)
+
+
 def test_a_seed_gives_one_run() -> None:
     assert run_seed(7) == run_seed(7)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ottla import TopicPartition
 from ottla.client.admin import Cut, CutOffset
+from ottla.client.transactions.cut_filter import CutFilter, Step
 from ottla.protocol.records.record import (
     ControlRecord,
     ControlType,
@@ -19,7 +20,6 @@ from ottla.protocol.records.record import (
     encode_control_batch,
 )
 from ottla.protocol.records.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
-from ottla.spark_integration.source.cut_filter import CutFilter, Step
 
 TOPIC = "orders"
 PLAIN = -1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla import TopicPartition
-from ottla.spark_integration.source.cut_filter import CutFilter, Step, Window
+from ottla.client.transactions.cut_filter import CutFilter, Step, Window
 from ottla.spark_integration.source.slices import Range, split
 
 from .log_model import TOPIC, Log, read_through

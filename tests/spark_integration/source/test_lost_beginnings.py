@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla import NewTopic, TopicPartition
-from ottla.spark_integration.source.cut_filter import Window
+from ottla.client.transactions.cut_filter import Window
 from ottla.spark_integration.source.data_loss import DataLost
 from ottla.spark_integration.source.settings import ATOMIC, SourceSettings, read_settings
 from ottla.spark_integration.source.slice_rows import Slice, read_slice

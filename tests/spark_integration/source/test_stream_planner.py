@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from ottla import TopicPartition
 from ottla.client.admin import Cut, CutOffset
-from ottla.spark_integration.source.admission import CutSearch, is_due, spread
+from ottla.client.transactions.cut_filter import CutFilter
+from ottla.client.transactions.cut_search import CutSearch, spread
+from ottla.spark_integration.source.admission import is_due
 from ottla.spark_integration.source.cluster_view import Found
-from ottla.spark_integration.source.cut_filter import CutFilter
 from ottla.spark_integration.source.data_loss import DataLost
 from ottla.spark_integration.source.position import (
     PartitionPosition,

@@ -144,7 +144,8 @@ async def test_a_damaged_batch_is_reported(broker: ShareBroker) -> None:
 
 def test_settings_of_a_group_stay_within_the_bounds_of_the_broker() -> None:
     own: dict[str, str] = {}
-    settings = ShareGroupSettings(BROKER_SETTINGS.__getitem__, lambda _group: own)
+    level = [2]
+    settings = ShareGroupSettings(BROKER_SETTINGS.__getitem__, lambda _group: own, lambda: level[0] > 1)
     found = settings.get("g")
     assert (found.limits.lock_duration_ms, found.limits.delivery_limit, found.limits.record_locks) == (
         30_000,
@@ -170,3 +171,13 @@ def test_settings_of_a_group_stay_within_the_bounds_of_the_broker() -> None:
     )
     assert (found.is_read_committed, found.may_renew, found.offset_reset) == (True, False, "by_duration:P1D")
     assert settings.get("g") is found
+    own.update(
+        {
+            "errors.deadletterqueue.topic.name": "dlq.t",
+            "errors.deadletterqueue.copy.record.enable": "True",
+        }
+    )
+    found = settings.get("g")
+    assert (found.letter_topic, found.copies_letters, found.limits.has_dead_letters) == ("dlq.t", True, True)
+    level[0] = 1
+    assert not settings.get("g").limits.has_dead_letters

@@ -172,7 +172,7 @@ class Guarded:
 
     def __init__(self, broker: ShareBroker) -> None:
         self.broker, self.authorizer = broker, Authorizer()
-        table = HandlerTable(broker.fetches, broker.acknowledges)
+        table = HandlerTable(*broker.apis)
         audit = AuditLog(self.authorizer.decide, table.name, time.monotonic)
         broker.router = Router(
             table, asyncio.get_running_loop(), broker.quotas, Authorization(self.authorizer, audit)

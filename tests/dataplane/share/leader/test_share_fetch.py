@@ -189,7 +189,7 @@ async def test_an_error_of_acknowledgements_concerns_their_partition_alone(broke
     assert outcome(await member.acknowledge((0, 0, [ACCEPT]), (1, 2, [GAP, RELEASE]))).error_code == 0
 
 
-async def test_a_closed_session_releases_its_records_as_undelivered(broker: ShareBroker) -> None:
+async def test_a_closed_session_releases_its_records(broker: ShareBroker) -> None:
     broker.write(3)
     member, other = Member(broker), Member(broker, "n")
     assert await member.take() == [(0, 2, 1)]
@@ -197,7 +197,7 @@ async def test_a_closed_session_releases_its_records_as_undelivered(broker: Shar
     member.epoch = -1
     answer = await member.acknowledge((0, 0, [ACCEPT]))
     assert outcome(answer).error_code == 0
-    assert await other.take() == [(1, 2, 1)]
+    assert await other.take() == [(1, 2, 2)]
     assert (await member.acknowledge()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
@@ -210,7 +210,7 @@ async def test_a_fetch_closes_its_session(broker: ShareBroker) -> None:
     assert row(response).acknowledge_error_code == 0
     assert acquired(response) == []
     assert len(broker.sessions) == 0
-    assert await other.take() == [(1, 1, 1)]
+    assert await other.take() == [(1, 1, 2)]
 
 
 async def test_a_lost_connection_releases_its_records_as_delivered(broker: ShareBroker) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.dataplane.cluster.internal_topics import SHARE_STATE_TOPIC
+from ottla.dataplane.coordinated_log.transactional_producer import TransactionalProducer
 from ottla.dataplane.handlers.authenticate_node import AuthenticateNodeHandlers
 from ottla.dataplane.handlers.share_group_state import ShareGroupStateHandlers
 from ottla.dataplane.peers.link import PeerLinkSettings
@@ -12,10 +13,11 @@ from ottla.dataplane.peers.requests import PeerRequests
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.share.persister import StatePersister
-from ottla.dataplane.share.state.coordinator import ShareStateCoordinator
+from ottla.dataplane.share.state.coordinator import Released, ShareStateCoordinator
 from ottla.dataplane.share.state.settings import StateLimits
 from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.cluster.image_delta import ImageDelta
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.features import SHARE
 from ottla.protocol.messages.metadata_records import (
     FeatureLevelRecord,
@@ -36,7 +38,7 @@ class StateBroker:
         self.broker_id = broker_id
         self._cluster = cluster
         image: Callable[[], ClusterImage] = lambda: cluster.image  # noqa: E731
-        self.states = ShareStateCoordinator(StateLimits.of({}), lambda: 1_000, image)
+        self.states = ShareStateCoordinator(StateLimits.of({}), lambda: 1_000, image, lambda: cluster.gate)
         own = credentials(broker_id)
         self._peers = PeerRequests(own, PeerLinkSettings(), cluster.addresses.get)
         self.persister = StatePersister(
@@ -72,6 +74,21 @@ class StateBroker:
         self.states.close()
 
 
+class OpenGate:
+    """A gate that admits all changes in transactions, or refuses them with an error."""
+
+    def __init__(self) -> None:
+        self.refusals: list[KafkaError] = []
+        self.admitted: list[tuple[int, TransactionalProducer]] = []
+
+    def admit(self, partition: int, writer: TransactionalProducer, released: Released) -> None:
+        if self.refusals:
+            released(self.refusals.pop(0))
+            return
+        self.admitted.append((partition, writer))
+        released(None)
+
+
 class StateCluster:
     """Brokers 1 and 2 with one image, and a topic of states with one partition once it is created."""
 
@@ -79,6 +96,7 @@ class StateCluster:
         self.image = ClusterImage()
         self.addresses: dict[int, tuple[str, int]] = {}
         self.log = StateMemoryLog()
+        self.gate = OpenGate()
         self.brokers: dict[int, StateBroker] = {}
         self.created = 0
         self.tell(FeatureLevelRecord(feature=SHARE, level=level), TopicRecord(topic_id=TOPIC, name="t"))

@@ -190,3 +190,22 @@ async def test_a_state_that_is_never_stored_is_refused(cluster: StateCluster) ->
         await prove(peer, credentials(7), server_id=1)
         answer = await peer.call(request, 1)
     assert answer.results[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("coordinator", [1, 2])
+async def test_the_end_of_a_delay_is_stored(coordinator: int) -> None:
+    cluster = StateCluster()
+    try:
+        persister = cluster.brokers[1].persister
+        key = ("g", TOPIC, 0)
+        await persister.initialize(*key, state_epoch=0, start_offset=0)
+        cluster.lead(coordinator)
+        delayed = StateBatch(3, 4, DurableState.AVAILABLE, 2, 1_700_000_000_000)
+        await persister.read(*key, leader_epoch=1)
+        await persister.write(
+            *key, state_epoch=0, leader_epoch=1, start_offset=0, delivery_complete=0, batches=[delayed]
+        )
+        cluster.lead(3 - coordinator)
+        assert (await persister.read(*key, leader_epoch=2)).batches == (delayed,)
+    finally:
+        cluster.close()

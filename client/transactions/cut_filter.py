@@ -1,7 +1,7 @@
 """Decides which batches of a partition belong to a micro-batch, from a raw read of the log. Pure.
 
-A micro-batch has a window of offsets in each partition: from the end of the previous micro-batch to its own end, both
-at a cut. In a partition it contains
+A micro-batch is a micro-batch of Spark's source, or a round of a lake table. It has a window of offsets in each
+partition: from the end of the previous micro-batch to its own end, both at a cut. In a partition it contains
 
 - the records outside of transactions that lie in the window, and
 - the records of every transaction whose COMMIT marker lies in the window, at any offset.

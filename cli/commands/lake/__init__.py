@@ -1,0 +1,121 @@
+"""`ottla lake`: writes topics as Iceberg tables, exactly once."""
+
+from __future__ import annotations
+
+from ...arguments.options import (
+    Actions,
+    CommandParser,
+    add_common,
+    add_connection,
+    add_output,
+    carry_out,
+    command_parser,
+)
+
+
+def parser(name: str) -> CommandParser:
+    """Return the parser of `ottla lake`."""
+    options = command_parser(
+        f"ottla {name}",
+        "Write topics as Iceberg tables, each record exactly once. Settings of a topic say how.",
+        "  ottla config set topic orders ottla.lake.enable=true ottla.lake.mode=json\n"
+        "  ottla lake run --lake /srv/lake\n"
+        "  ottla lake status --lake /srv/lake\n"
+        "  ottla lake pause orders",
+    )
+    add_connection(options)
+    actions = Actions(options, __name__)
+    _run(actions)
+    _status(actions)
+    _settings(actions)
+    _expire(actions)
+    return options
+
+
+run = carry_out
+
+
+def _run(actions: Actions) -> None:
+    running = actions.add(
+        "run",
+        "running:run_worker",
+        "Write the topics with ottla.lake.enable=true until Control-C.",
+        "  ottla lake run --lake /srv/lake\n"
+        "  ottla lake run --lake /srv/lake --once orders payments\n"
+        "  ottla lake run --catalog production",
+    )
+    running.add_argument(
+        "topics", nargs="*", metavar="TOPIC", help="only these topics (default: all that are enabled)"
+    )
+    _add_place(running)
+    running.add_argument(
+        "--once", action="store_true", help="end when all records that are there now are written"
+    )
+    running.add_argument(
+        "--accept-new",
+        action="store_true",
+        help="go on with topics that were deleted and made anew; their tables keep the former records",
+    )
+    running.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="go on without records that retention has deleted before they were written",
+    )
+    add_connection(running, repeats=True)
+
+
+def _status(actions: Actions) -> None:
+    status = actions.add(
+        "status",
+        "status:show_status",
+        "Print each table: its cut, its rows, and how far it is behind its topic.",
+        "  ottla lake status --lake /srv/lake\n  ottla lake status --lake /srv/lake -o json",
+    )
+    status.add_argument("topics", nargs="*", metavar="TOPIC", help="only these topics")
+    _add_place(status)
+    add_common(status)
+
+
+def _settings(actions: Actions) -> None:
+    for name, description in (
+        ("pause", "Stop writing topics: set ottla.lake.enable=false. Tables stay as they are."),
+        ("resume", "Write topics again, from where their tables stand: set ottla.lake.enable=true."),
+    ):
+        changing = actions.add(name, f"switching:{name}", description, f"  ottla lake {name} orders payments")
+        changing.add_argument("topics", nargs="+", metavar="TOPIC", help="topics")
+        add_connection(changing, repeats=True)
+
+
+def _expire(actions: Actions) -> None:
+    expiring = actions.add(
+        "expire",
+        "expiring:expire_snapshots",
+        "Remove old snapshots from the metadata of tables. Rows, and snapshots with a tag, stay.",
+        "  ottla lake expire --lake /srv/lake\n"
+        "  ottla lake expire --lake /srv/lake --older-than 7d --keep 1000 --dry-run lake.orders",
+    )
+    expiring.add_argument(
+        "tables", nargs="*", metavar="TABLE", help="only these tables (default: all of the lake)"
+    )
+    _add_place(expiring)
+    expiring.add_argument(
+        "--older-than", default="24h", metavar="TIME", help="keep all snapshots that are younger (24h)"
+    )
+    expiring.add_argument(
+        "--keep", type=int, default=100, metavar="N", help="keep the newest N snapshots of each table (100)"
+    )
+    expiring.add_argument("--dry-run", action="store_true", help="only print how many would be removed")
+    add_output(expiring, "-o")
+
+
+def _add_place(options: CommandParser) -> None:
+    options.add_argument(
+        "--lake",
+        metavar="FOLDER",
+        help="folder of the tables and their catalog: /srv/lake or file:///srv/lake",
+    )
+    options.add_argument(
+        "--catalog",
+        metavar="NAME",
+        help="instead of --lake: a catalog of .pyiceberg.yaml, of any kind that pyiceberg knows",
+    )

@@ -1,0 +1,62 @@
+"""`ottla lake run`: the worker process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+
+from ....lake.requirements import require_extra
+from ...connection.precedence import connection_of
+from ...failures import CommandFailed, UsageError
+from ...nodes import logs
+from ...run_client import run_client
+from ...terminal.text import note
+
+
+def run_worker(arguments: argparse.Namespace) -> int:
+    """Write topics as tables until a signal, or once. Returns 1 if a table could not be written.
+
+    The first signal lets rounds that have begun end; a second cancels them.
+    """
+    try:
+        require_extra()
+    except ModuleNotFoundError as error:
+        raise CommandFailed(str(error)) from None
+    from ....lake.failures import TableRefused
+    from ....lake.iceberg.catalogs import lake_place
+    from ....lake.topic_table import Consent
+    from ....lake.worker import LakeOptions, LakeWorker
+
+    try:
+        place = lake_place(arguments.lake, arguments.catalog)
+    except ValueError as error:
+        raise UsageError(f"lake run: {error}") from None
+    logs.configure("info")
+    options = LakeOptions(
+        connection_of(arguments),
+        place,
+        tuple(arguments.topics),
+        once=arguments.once,
+        consent=Consent(new_topics=arguments.accept_new, lost_records=arguments.accept_loss),
+    )
+
+    async def work() -> bool:
+        worker = LakeWorker(options)
+        signals = 0
+
+        def stop() -> None:
+            nonlocal signals
+            signals += 1
+            worker.stop(at_once=signals > 1)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+        if not arguments.once:
+            note("the lake's worker runs; Control-C stops it")
+        return await worker.run()
+
+    try:
+        return 0 if run_client(work(), waits_for=None) else 1
+    except TableRefused as error:
+        raise CommandFailed(str(error)) from None

@@ -1,0 +1,61 @@
+"""Pruning of a backup: old cuts are deleted, and then the segments that no remaining cut needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ..objects.store import ObjectStore
+from .names import CutName, SegmentName
+from .plans import NeededSegments, cuts_to_prune
+from .reading import read_catalog, read_cut, segments_of
+
+_DELETED_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """The objects that a pruning deletes."""
+
+    cuts: tuple[CutName, ...]
+    kept: tuple[CutName, ...]
+    """The cuts that remain."""
+    segments: dict[SegmentName, int]
+    """The segments with their sizes in bytes."""
+
+
+async def plan_pruning(store: ObjectStore, *, keep: int | None, older_than_ms: int | None) -> Pruning:
+    """Return the objects to delete so that the newest `keep` cuts remain, and all from `older_than_ms` on.
+
+    Segments that interrupted runs have left behind are among them. Raises BackupUnusable and ObjectStoreFailed.
+    """
+    catalog = await read_catalog(store)
+    doomed = cuts_to_prune(catalog.cuts, keep, older_than_ms)
+    kept = tuple(name for name in catalog.cuts if name not in doomed)
+    # Segments are listed first, so that each of them is older than the newest cut, or stays.
+    sizes = {name: size async for name, size in segments_of(store)}
+    needed = NeededSegments(catalog)
+    for name in kept:
+        needed.add(await read_cut(store, name))
+    return Pruning(doomed, kept, {name: size for name, size in sizes.items() if needed.may_go(name)})
+
+
+async def prune(store: ObjectStore, pruning: Pruning, progress: Callable[[int], None]) -> None:
+    """Delete the objects of a pruning, cuts first. `progress` is called with the number of deleted objects.
+
+    A pruning that ends early leaves segments that no cut needs; the next pruning deletes them.
+    """
+    done = 0
+
+    async def delete(keys: Iterator[str]) -> None:
+        nonlocal done
+        for key in keys:
+            await store.delete(key)
+            done += 1
+            progress(done)
+
+    for keys in ([name.key for name in pruning.cuts], [name.key for name in pruning.segments]):
+        waiting = iter(keys)
+        await asyncio.gather(*(delete(waiting) for _ in range(_DELETED_AT_ONCE)))

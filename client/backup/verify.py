@@ -1,0 +1,127 @@
+"""Verification of a backup: every cut and every segment is read, and compared with what its name says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from ...network.threads import in_thread
+from ...protocol.errors import KafkaError
+from ...protocol.records.record_batch import check_integrity, walk_batches
+from ..failures import BackupUnusable, ObjectMissing
+from ..objects.store import ObjectStore
+from .catalog import Catalog
+from .chains import chain_of
+from .cut_file import CutFile
+from .names import CutId, PartitionFolder, SegmentName
+from .reading import read_catalog, read_cut, segments_of
+
+OBJECT_BYTES_MAX: Final = 2 << 30
+"""The most bytes of a segment that are read. A segment is larger than 12 MiB only if one batch is."""
+
+
+@dataclass(slots=True)
+class Verification:
+    """The result of a verification."""
+
+    cuts: int = 0
+    """The number of cuts that were read."""
+    segments: int = 0
+    size: int = 0
+    """The bytes of all segments that were read."""
+    damages: list[str] = field(default_factory=list)
+    """The damages, each in words: objects that are missing or wrong."""
+    broken_cuts: set[CutId] = field(default_factory=set)
+    """The cuts that cannot be restored in whole."""
+
+
+Progress = Callable[[Verification, int], None]
+
+
+async def verify(store: ObjectStore, progress: Progress = lambda so_far, total: None) -> Verification:
+    """Read every object of a backup, and return the damages.
+
+    `progress` is called with the result so far, and the bytes of all segments. Raises BackupUnusable if there is no
+    backup, and ObjectStoreFailed.
+    """
+    catalog = await read_catalog(store)
+    sizes = {name: size async for name, size in segments_of(store) if not catalog.is_garbage(name)}
+    result = Verification()
+    damaged: set[SegmentName] = set()
+    total = sum(sizes.values())
+    for name, size in sorted(sizes.items()):
+        fault = await segment_fault(store, name, size)
+        if fault is not None:
+            damaged.add(name)
+            result.damages.append(f"{name.key}: {fault}")
+        result.segments += 1
+        result.size += size
+        progress(result, total)
+    by_place: dict[PartitionFolder, list[SegmentName]] = {}
+    for name in sizes:
+        by_place.setdefault(name.place, []).append(name)
+    for cut_name in catalog.cuts:
+        result.cuts += 1
+        try:
+            cut = await read_cut(store, cut_name)
+        except BackupUnusable as error:
+            result.damages.append(error.message)
+            result.broken_cuts.add(cut_name.cut)
+            continue
+        holes, uses_damaged = _faults(catalog, cut, by_place, damaged)
+        result.damages += holes
+        if holes or uses_damaged:
+            result.broken_cuts.add(cut_name.cut)
+    return result
+
+
+def _faults(
+    catalog: Catalog,
+    cut: CutFile,
+    found: Mapping[PartitionFolder, Sequence[SegmentName]],
+    damaged: Collection[SegmentName],
+) -> tuple[list[str], bool]:
+    """Return the offsets of a cut that no segment has, in words, and whether a segment of the cut is damaged."""
+    holes: list[str] = []
+    uses_damaged = False
+    for topic, partition in cut.places:
+        chain = chain_of(partition, catalog.segments_at(cut.cut, found.get(topic.folder(partition), ())))
+        holes += [
+            f"cut {cut.cut}: no segment has the offsets {first} to {end - 1} of {topic.name}-{partition.index}"
+            for first, end in chain.holes
+        ]
+        uses_damaged = uses_damaged or any(segment in damaged for segment in chain.segments)
+    return holes, uses_damaged
+
+
+async def segment_fault(store: ObjectStore, name: SegmentName, size: int) -> str | None:
+    """Return the difference between a segment and its name, or the damage of a batch in it; None for a sound segment.
+
+    Raises ObjectStoreFailed.
+    """
+    if size > OBJECT_BYTES_MAX:
+        return f"it has {size} bytes, more than any segment"
+    try:
+        data = await store.get(name.key, 0, max(1, size + 1))
+    except ObjectMissing:
+        return "it is missing"
+    return await in_thread(_fault_of, name, data)
+
+
+def _fault_of(name: SegmentName, data: bytes) -> str | None:
+    if sha256(data).hexdigest() != name.sha256:
+        return "its bytes are not the bytes that were written: their SHA-256 is another"
+    end = -1
+    try:
+        for position, header in walk_batches(data):
+            check_integrity(data, position, header)
+            if header.base_offset < end:
+                return (
+                    f"the batch at offset {header.base_offset} is before the end of the previous batch, {end}"
+                )
+            end = header.next_offset
+    except KafkaError as error:
+        return error.message
+    return None if end == name.end else f"its records end at offset {end}, and not at {name.end}"

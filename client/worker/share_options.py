@@ -1,0 +1,51 @@
+"""The options that a worker of a share group refuses, each with the reason. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from .rates import Rate
+
+_NO_ORDER: Final = "the records of a share group have no order"
+_NO_COMMITS: Final = "the group keeps the state of each record, and there are no commits"
+_NO_MEMBERSHIP: Final = "share groups have no such setting of a member"
+_NO_LIMIT: Final = "max_records limits the records in memory"
+REFUSED: Final[Mapping[str, str]] = {
+    "ordering": _NO_ORDER,
+    "lane": _NO_ORDER,
+    "null_keys": _NO_ORDER,
+    "transactional": _NO_COMMITS,
+    "transactional_id": _NO_COMMITS,
+    "transaction_timeout_ms": _NO_COMMITS,
+    "commit_every_s": _NO_COMMITS,
+    "max_batch_records": _NO_COMMITS,
+    "retry_topic": "the group itself delivers a released record again",
+    "dead_letter": "rejected records are those of the group, whose setting is errors.deadletterqueue.topic.name",
+    "auto_offset_reset": "it is a setting of the group, share.auto.offset.reset",
+    "isolation_level": "it is a setting of the group, share.isolation.level",
+    "group_protocol": _NO_MEMBERSHIP,
+    "group_instance_id": _NO_MEMBERSHIP,
+    "group_remote_assignor": _NO_MEMBERSHIP,
+    "partition_assignment_strategy": _NO_MEMBERSHIP,
+    "session_timeout_ms": "it is a setting of the group, share.session.timeout.ms",
+    "heartbeat_interval_ms": "it is a setting of the group, share.heartbeat.interval.ms",
+    "max_poll_interval_ms": "the worker renews the locks of its records, however long the work",
+    "max_bytes": _NO_LIMIT,
+    "max_partition_fetch_bytes": "fetch_max_bytes limits the answers",
+    "large_message_expiry_offsets": "a share group may give the parts of a large message to different members",
+}
+
+
+def check_share_options(options: Mapping[str, Any]) -> None:
+    """Check the options of a worker with `source="share"`. Raises ValueError for an option that it does not have."""
+    for name in options:
+        if name in REFUSED and not (name == "ordering" and options[name] == "none"):
+            raise ValueError(f"{name} is no option of a worker with source='share': {REFUSED[name]}")
+    if any(rate.per_key for rate in _rates(options.get("rate"))):
+        raise ValueError(f"rate has no per_key=True with source='share': {_NO_ORDER}")
+
+
+def _rates(given: object) -> Iterable[Rate]:
+    several = given if isinstance(given, list | tuple) else (given,)
+    return (rate for rate in several if isinstance(rate, Rate))

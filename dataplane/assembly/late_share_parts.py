@@ -1,0 +1,64 @@
+"""The moment at which a broker makes the parts that serve the records of share groups: the first request for records.
+
+Until then it does not load their code, since many clusters have no share groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ...protocol.exposition import Family
+from ..handlers.dead_letters import DeadLetterHandlers
+from ..handlers.share_acknowledge import ShareAcknowledgeHandlers
+from ..handlers.share_fetch import ShareFetchHandlers
+from ..handlers.txn_share_acknowledge import TxnShareAcknowledgeHandlers
+from ..replication.replica.partition import Partition
+
+if TYPE_CHECKING:
+    from .share_parts import ShareParts
+
+
+class LateShareParts:
+    """The parts that serve the records of share groups, once there are any.
+
+    Share partitions look up the role of their replica when they are made. So they miss no election before that.
+    """
+
+    def __init__(self, make: Callable[[], ShareParts]) -> None:
+        """`make` is called at the first request."""
+        self._make = make
+        self._made: ShareParts | None = None
+
+    def parts(self) -> ShareParts:
+        """Return the parts, which are made by the first call."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def handlers(self) -> Iterator[object]:
+        """Yield the handlers of requests that take and acknowledge records, or write dead letters."""
+        yield ShareFetchHandlers(lambda: self.parts().fetches)
+        yield ShareAcknowledgeHandlers(lambda: self.parts().acknowledgements)
+        yield TxnShareAcknowledgeHandlers(lambda: self.parts().transactional_acknowledgements)
+        yield DeadLetterHandlers(lambda: self.parts().letter_writes)
+
+    def elected(self, partition: Partition) -> None:
+        """Drop the share partitions of earlier leader epochs."""
+        if self._made is not None:
+            self._made.partitions.elected(partition)
+
+    def resigned(self, topic: str, index: int) -> None:
+        """Drop the share partitions of a partition that this broker no longer leads."""
+        if self._made is not None:
+            self._made.partitions.resigned(topic, index)
+
+    def metric_families(self) -> Iterator[Family]:
+        """Yield the metrics."""
+        if self._made is not None:
+            yield from self._made.metrics.metric_families()
+
+    def close(self) -> None:
+        """Stop all work, as the broker stops."""
+        if self._made is not None:
+            self._made.partitions.close()

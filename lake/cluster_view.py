@@ -1,0 +1,163 @@
+"""The worker's view of the cluster: topics and their settings, offsets, and cuts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from ..client.admin import TOPIC_RESOURCE, Admin, Cut, CutOffset
+from ..client.records import TopicPartition
+from ..client.transactions.cut_search import CutSearch, ReadPlace, cost, within
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.list_offsets import EARLIEST
+from ..protocol.settings.config_key import ConfigError
+from .failures import TableRefused
+from .settings import TableSettings, table_settings
+
+AT_A_TIME = 16
+"""LakeTopics whose settings are requested at the same time."""
+_OTHERS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Errors of a topic that does not concern the worker, unless the topic was named."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTopics:
+    """The current partitions of some topics, and the topics' ids."""
+
+    ids: Mapping[str, bytes]
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class CutPlaces:
+    """A cut, and its place in each partition that has offsets to read, or that `start` did not have."""
+
+    cut: int
+    places: Mapping[TopicPartition, ReadPlace]
+    is_newest: bool
+    """False if more offsets can be read at once."""
+
+
+class LakeView:
+    """A client that asks the cluster. Methods raise KafkaError."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self.cluster_id = ""
+
+    async def start(self) -> None:
+        """Ask for the cluster's id."""
+        self.cluster_id = (await self._admin.describe_cluster()).cluster_id
+
+    async def tables(self, wanted: Collection[str] = ()) -> tuple[list[TableSettings], dict[str, str]]:
+        """Return the settings of the topics that are written as tables, and by topic the errors in settings.
+
+        `wanted`: the topics to look at; without any, all.
+        """
+        names = sorted(
+            wanted or [name for name in await self._admin.list_topics() if not name.startswith("__")]
+        )
+        gate = asyncio.Semaphore(AT_A_TIME)
+        errors: dict[str, str] = {}
+
+        async def one(topic: str) -> TableSettings | None:
+            async with gate:
+                try:
+                    entries = await self._admin.describe_configs(TOPIC_RESOURCE, topic)
+                    return table_settings(
+                        topic, {entry.name: entry.value for entry in entries if entry.value is not None}
+                    )
+                except ConfigError as error:
+                    errors[topic] = str(error)
+                except KafkaError as error:
+                    if error.code not in _OTHERS:
+                        raise
+                    if wanted:
+                        errors[topic] = error.message
+            return None
+
+        found = await asyncio.gather(*(one(topic) for topic in names))
+        return [settings for settings in found if settings is not None], errors
+
+    async def topics(self, names: Iterable[str]) -> LakeTopics:
+        """Return the current partitions of these topics. Raises TableRefused if a topic does not exist."""
+        try:
+            infos = await self._admin.describe_topics(list(names))
+        except KafkaError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise TableRefused(f"{error.message}: the topic was deleted") from error
+            raise
+        for info in infos:
+            if info.error:
+                raise KafkaError(info.error, f"topic {info.name!r}: {info.error.message}")
+        return LakeTopics(
+            {info.name: info.id for info in infos},
+            frozenset(TopicPartition(info.name, index) for info in infos for index in info.partitions),
+        )
+
+    async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start offsets."""
+        return _settled(await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
+
+    async def next_cut(
+        self, names: Collection[str], start: Mapping[TopicPartition, int], first: int, offsets_max: int
+    ) -> CutPlaces:
+        """Return the newest cut of the topics' partitions within `offsets_max` offsets of `start`. A transaction with
+        more is read alone.
+
+        `first`: the commit index of the cut at `start`. A partition that was created during the search may have
+        records of a transaction below the cut. So the search is repeated until no partition is new.
+        """
+        topics = await self.topics(names)
+        while True:
+            found = await self._cut_of(topics.partitions, start, first, offsets_max)
+            again = await self.topics(names)
+            if again == topics:
+                return found
+            topics = again
+
+    async def _cut_of(
+        self,
+        partitions: frozenset[TopicPartition],
+        start: Mapping[TopicPartition, int],
+        first: int,
+        offsets_max: int,
+    ) -> CutPlaces:
+        newest = await self._admin.find_cut(partitions)
+        asked: dict[int, dict[TopicPartition, CutOffset]] = {}
+
+        async def at(index: int) -> dict[TopicPartition, CutOffset]:
+            if index not in asked:
+                cut = newest if index == newest.commit_index else Cut(index)
+                asked[index] = _settled(await self._admin.cut_offsets(cut, partitions))
+            return asked[index]
+
+        whole = await at(newest.commit_index)
+        most = {partition: place.offset for partition, place in whole.items()}
+        unknown = dict.fromkeys(partitions - start.keys(), ReadPlace(0, 0))
+        available = sum(max(0, offset - start.get(partition, 0)) for partition, offset in most.items())
+        if available <= offsets_max:
+            places = within(start, most, whole, available)
+            return CutPlaces(newest.commit_index, {**unknown, **places}, is_newest=True)
+        search = CutSearch(first, newest.commit_index, cost(start, whole), offsets_max)
+        while (index := search.next_index) is not None:
+            search.tell(index, cost(start, await at(index)))
+        chosen = search.found
+        places = within(start, most, await at(chosen), offsets_max)
+        if not places and search.behind > chosen:
+            chosen = search.behind
+            places = within(start, most, await at(chosen), offsets_max)
+        return CutPlaces(chosen, {**unknown, **places}, is_newest=False)
+
+
+def _settled(answers: Mapping[TopicPartition, T | KafkaError]) -> dict[TopicPartition, T]:
+    """Return the answers by partition if none is an error. Raises the first KafkaError among them."""
+    good: dict[TopicPartition, T] = {}
+    for partition, answer in answers.items():
+        if isinstance(answer, KafkaError):
+            raise KafkaError(answer.code, f"{partition.topic}-{partition.partition}: {answer.message}")
+        good[partition] = answer
+    return good

@@ -1,0 +1,71 @@
+"""The catalog of the tables: SQLite in the lake's folder, or a catalog that pyiceberg's own configuration names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.exc import IntegrityError
+
+from ..failures import TableRefused
+
+CATALOG_FILE = "catalog.db"
+NAME = "ottla"
+"""The catalog's name in its own database, by which other programs open it."""
+SQLITE_TIMEOUT_S = 30
+"""Time in seconds for which a commit waits for that of another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakePlace:
+    """The place of the tables. `folder`: the lake's folder; `catalog`: a name from `.pyiceberg.yaml`. One is set."""
+
+    folder: Path | None = None
+    catalog: str | None = None
+
+
+def lake_place(lake: str | None, catalog: str | None) -> LakePlace:
+    """Return the place that two options name, of which one is given. Raises ValueError."""
+    if (lake is None) == (catalog is None):
+        raise ValueError("give --lake FOLDER, or --catalog NAME for a catalog of .pyiceberg.yaml")
+    if lake is None:
+        return LakePlace(catalog=catalog)
+    parts = urlsplit(lake)
+    if parts.scheme not in ("", "file") or parts.netloc:
+        raise ValueError(
+            f"--lake is a folder of this machine, such as /srv/lake or file:///srv/lake, not {lake!r}: tables in an "
+            "object store need a catalog of yours, which --catalog names"
+        )
+    return LakePlace(folder=Path(unquote(parts.path) if parts.scheme else lake).absolute())
+
+
+def ensure_namespace(catalog: Catalog, name: str) -> None:
+    """Create the namespace of a table by the table's name, unless it exists. Raises errors of the catalog."""
+    namespace = name.rpartition(".")[0]
+    try:
+        catalog.create_namespace_if_not_exists(namespace)
+    except IntegrityError:  # Somebody else has created it in the same moment.
+        if not catalog.namespace_exists(namespace):
+            raise
+
+
+def open_catalog(place: LakePlace, *, create: bool = False) -> Catalog:
+    """Open the catalog. With `create` the folder and its catalog are made.
+
+    Raises TableRefused if the folder has no catalog, ValueError if pyiceberg's configuration does not know the name.
+    """
+    if place.folder is None:
+        return load_catalog(place.catalog)
+    file = place.folder / CATALOG_FILE
+    if create:
+        place.folder.mkdir(parents=True, exist_ok=True)
+    elif not file.exists():
+        raise TableRefused(f"{place.folder} is no lake: it has no {CATALOG_FILE}")
+    return SqlCatalog(
+        NAME,
+        uri=f"sqlite:///{file}?timeout={SQLITE_TIMEOUT_S}",
+        warehouse=place.folder.as_uri(),
+    )

@@ -1,0 +1,251 @@
+"""One Iceberg table of the lake: its creation, its position in the topic, and commits that move both at once."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from sqlalchemy.exc import SQLAlchemyError
+
+from ..failures import TableRefused, WorkerFenced
+from ..position import TO, TablePosition, position_properties, read_position
+from .catalogs import ensure_namespace
+
+logger = logging.getLogger(__name__)
+
+EPOCH: Final = "ottla.epoch"
+"""The generation of the worker that wrote last: the id and epoch of its producer."""
+COMMIT: Final = "ottla.commit"
+"""A random name of one commit, by which a commit whose answer was lost is recognised."""
+RETRIES: Final = "commit.retry.num-retries"
+CREATED_WITH: Final = {
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+WAIT_S, WAIT_MAX_S = 0.05, 5.0
+"""Seconds between attempts to commit while others commit to the table: at first, and at most."""
+ATTEMPTS_MAX: Final = 30
+LOOK_BACK_MAX: Final = 10_000
+"""Snapshots without a position that may follow the newest with one: compactions, and deletes of rows."""
+
+MAY_PASS: Final = (CommitFailedException, RESTError, SQLAlchemyError, OSError)
+"""Failures of a commit after which it is tried again. It may have succeeded."""
+
+Epoch = tuple[int, int]
+"""The generation of a worker: producer id and epoch. A worker that takes a table over has a greater one."""
+
+
+class Overtaken(Exception):
+    """The table has another position than this worker has seen: another worker has written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """A commit: its snapshot, and whether an earlier attempt had done it."""
+
+    snapshot_id: int
+    was_there: bool
+
+
+class LakeTable:
+    """A table that one worker writes.
+
+    Every commit names the snapshot that it follows, and fails if the table has another by then. The commit before has
+    the position from which this commit's records follow. So records are never written twice, whoever writes.
+    """
+
+    def __init__(self, catalog: Catalog, name: str, epoch: Epoch) -> None:
+        self._catalog = catalog
+        self.name = name
+        """The name with its namespace."""
+        self._epoch = epoch
+        self._loaded: Table | None = None
+        self._seen: TablePosition | None = None
+        """The position that the next commit follows."""
+
+    @property
+    def table(self) -> Table:
+        """The table as last loaded or committed."""
+        assert self._loaded is not None  # `open` comes first.
+        return self._loaded
+
+    def open(self, schema: Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC) -> None:
+        """Load the table, or create it, and take it over from earlier workers.
+
+        A table that is there keeps its schema and its partitioning. Raises WorkerFenced if a later worker has taken it
+        over, and errors of the catalog.
+        """
+        try:
+            self._loaded = self._catalog.load_table(self.name)
+        except NoSuchTableError:
+            self._create(schema, spec)
+        self._check_epoch()
+        properties = self.table.properties
+        if properties.get(EPOCH) != self._epoch_text or properties.get(RETRIES) != "0":
+            with self.table.transaction() as transaction:
+                transaction.set_properties({EPOCH: self._epoch_text, RETRIES: "0"})
+        self._seen = self._position()
+
+    def refresh(self) -> None:
+        """Load the table's newest state. Raises NoSuchTableError if it was deleted."""
+        self._loaded = self._catalog.load_table(self.name)
+
+    @property
+    def position(self) -> TablePosition | None:
+        """The position after the newest commit of a worker; None if there is none."""
+        return self._seen
+
+    def append(self, files: Sequence[DataFile], start: TablePosition, end: TablePosition) -> TableCommit:
+        """Commit files with the records between two positions of the topic, exactly once.
+
+        Raises Overtaken if the table is not at `position` any more, WorkerFenced, TableRefused if the catalog refuses
+        all attempts, NoSuchTableError, and errors of the store.
+        """
+        name = uuid.uuid4().hex
+        properties = {**position_properties(start, end), EPOCH: self._epoch_text, COMMIT: name}
+
+        def attempt() -> None:
+            transaction = self.table.transaction()
+            transaction.set_properties({EPOCH: self._epoch_text})
+            with transaction.update_snapshot(snapshot_properties=properties).fast_append() as producer:
+                for file in files:
+                    producer.append_data_file(file)
+            transaction.commit_transaction()
+
+        def check() -> TableCommit | None:
+            snapshot = newest_with_position(self.table)
+            if snapshot is not None and summary_of(snapshot).get(COMMIT) == name:
+                return TableCommit(snapshot.snapshot_id, was_there=True)
+            if self._position() != self._seen:
+                raise Overtaken(f"table {self.name} is at another position: another worker has written to it")
+            return None
+
+        was_there = self._commit(attempt, check)
+        self._seen = end
+        return was_there or TableCommit(self._head(), was_there=False)
+
+    def change_schema(self, change: Callable[[Table], None]) -> None:
+        """Change the schema by `change`, which commits to the table that it gets. Raises as `append` does."""
+        self._commit(lambda: change(self.table), lambda: None)
+
+    def tag(self, name: str, kept: int, prefix: str) -> int:
+        """Give the newest snapshot a tag, unless the table has it, and remove all but the `kept` newest tags with the
+        prefix. Returns the tagged snapshot's id. Raises as `append` does."""
+
+        def attempt() -> None:
+            tags = [tag for tag in self.table.metadata.refs if tag.startswith(prefix)]
+            aged = sorted(tags, key=lambda tag: int(tag.removeprefix(prefix)))[: max(0, len(tags) + 1 - kept)]
+            with self.table.manage_snapshots() as changes:
+                changes.create_tag(self._head(), name)
+                for tag in aged:
+                    changes.remove_tag(tag)
+
+        def check() -> TableCommit | None:
+            reference = self.table.metadata.refs.get(name)
+            return None if reference is None else TableCommit(reference.snapshot_id, was_there=True)
+
+        done = self._commit(attempt, check)
+        return self._head() if done is None else done.snapshot_id
+
+    def _commit(
+        self, attempt: Callable[[], None], check: Callable[[], TableCommit | None]
+    ) -> TableCommit | None:
+        """Run `attempt` until the catalog accepts it. Before each attempt `check` looks at the table's newest state; a
+        result of `check` ends the attempts."""
+        failure: Exception | None = None
+        for number in range(ATTEMPTS_MAX):
+            if number:
+                time.sleep(min(WAIT_S * 2**number, WAIT_MAX_S))
+            self.refresh()  # A worker that has taken the table over may have committed nothing yet.
+            self._check_epoch()
+            if self.table.properties.get(RETRIES) != "0":
+                self._set_no_retries()
+            if (done := check()) is not None:
+                return done
+            try:
+                attempt()
+                return None
+            except MAY_PASS as error:
+                failure = error
+                logger.info("table %s: attempt %d to commit failed: %s", self.name, number + 1, error)
+        raise TableRefused(
+            f"table {self.name}: the catalog refused {ATTEMPTS_MAX} attempts to commit, the last with: {failure}"
+        )
+
+    def _set_no_retries(self) -> None:
+        """Forbid pyiceberg to repeat a commit by itself: it would put our rows behind those of another worker."""
+        with self.table.transaction() as transaction:
+            transaction.set_properties({RETRIES: "0"})
+
+    def _create(self, schema: Schema, spec: PartitionSpec) -> None:
+        ensure_namespace(self._catalog, self.name)
+        try:
+            self._loaded = self._catalog.create_table(
+                self.name, schema, partition_spec=spec, properties={**CREATED_WITH, RETRIES: "0"}
+            )
+            logger.info("table %s was created", self.name)
+        except TableAlreadyExistsError:
+            self.refresh()
+
+    def _check_epoch(self) -> None:
+        text = self.table.properties.get(EPOCH, "")
+        try:
+            owner = epoch_of(text) if text else (-1, -1)
+        except ValueError:
+            raise TableRefused(
+                f"table {self.name}: its property {EPOCH} is damaged: {text[:100]!r}"
+            ) from None
+        if owner > self._epoch:
+            raise WorkerFenced(f"table {self.name}: another worker has taken it over")
+
+    @property
+    def _epoch_text(self) -> str:
+        return f"{self._epoch[0]}:{self._epoch[1]}"
+
+    def _position(self) -> TablePosition | None:
+        snapshot = newest_with_position(self.table)
+        return None if snapshot is None else read_position(summary_of(snapshot))
+
+    def _head(self) -> int:
+        snapshot = self.table.current_snapshot()
+        assert snapshot is not None  # A commit came before.
+        return int(snapshot.snapshot_id)
+
+
+def epoch_of(text: str) -> Epoch:
+    """Return the generation in a table's property. Raises ValueError."""
+    producer_id, _, epoch = text.partition(":")
+    return int(producer_id), int(epoch)
+
+
+def newest_with_position(table: Table) -> Snapshot | None:
+    """Return the newest snapshot of the main branch that has a position; snapshots of others may follow it."""
+    snapshot = table.current_snapshot()
+    for _ in range(LOOK_BACK_MAX):
+        if snapshot is None or summary_of(snapshot).get(TO):
+            return snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    return None
+
+
+def summary_of(snapshot: Snapshot) -> dict[str, str]:
+    """Return the properties that the writer of a snapshot has given to it."""
+    return {} if snapshot.summary is None else dict(snapshot.summary.additional_properties)

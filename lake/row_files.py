@@ -1,0 +1,145 @@
+"""The rows of one round of a table, in files: records become rows by the table's mode, and others dead letters."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+
+from ..protocol.settings.config_lake import DEAD_LETTER, FAIL
+from .failures import TableRefused
+from .iceberg.files import SMALLER_AT_FIRST, DataFiles
+from .iceberg.json_columns import evolve, json_columns, json_rows
+from .iceberg.tables import LakeTable
+from .json_rows.batches import BadRecord, read_batch
+from .json_rows.kinds import settled
+from .record_columns import ERROR, OTTLA, VALUE
+
+logger = logging.getLogger(__name__)
+
+REASON_CHARACTERS_MAX: Final = 1_000
+Offset = tuple[int, int]
+"""A partition and an offset."""
+
+
+class RowFiles(Protocol):
+    """The files of a round. All methods block: they encode, and write to the store."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add records, in the columns of raw mode. Raises TableRefused, and errors of the store and the catalog."""
+
+    def finish(self) -> tuple[list[DataFile], list[DataFile]]:
+        """Return the files of rows, and those of dead letters."""
+
+    def discard(self) -> None:
+        """Delete all files, as they will not be committed."""
+
+
+class RawFiles:
+    """The files of a table in raw mode: every record is a row."""
+
+    def __init__(self, table: LakeTable) -> None:
+        self._files = DataFiles(table.table)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add records as rows."""
+        self._files.add(pa.Table.from_batches([batch]))
+
+    def finish(self) -> tuple[list[DataFile], list[DataFile]]:
+        """Return the files of rows."""
+        return self._files.finish(), []
+
+    def discard(self) -> None:
+        """Delete all files."""
+        self._files.discard()
+
+
+class JsonFiles:
+    """The files of a table in JSON mode, whose columns follow the records.
+
+    The table gets new columns while its rows are written, in commits of their own. A crash leaves them unused.
+    """
+
+    def __init__(
+        self,
+        table: LakeTable,
+        letters: Callable[[], LakeTable],
+        bad_records: str,
+        left_out: Collection[Offset] = frozenset(),
+    ) -> None:
+        """`letters`: the table of dead letters, which a call creates. `left_out`: records that it has already."""
+        self._table = table
+        self._letters = letters
+        self._bad_records = bad_records
+        self._left_out = left_out
+        self._columns = json_columns(table.table.schema(), table.name)
+        self._files = DataFiles(table.table)
+        self._earlier: list[DataFiles] = []
+        """Files with the columns that the table had before."""
+        self._letter_files: DataFiles | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add records: those that fit as rows, with wider columns if they need them."""
+        records = batch.column(OTTLA)
+        found = read_batch(self._columns, batch.column(VALUE).to_pylist(), self._is_left_out(records))
+        if found.columns is not self._columns:
+            self._widen(lambda: self._table.change_schema(lambda table: evolve(table, found.columns)))
+        if found.rows:
+            kept = records.take(pa.array(found.numbers, pa.int64()))
+            self._files.add(json_rows(schema_to_pyarrow(self._table.table.schema()), kept, found.rows))
+        if found.bad:
+            self._set_aside(batch, found.bad)
+
+    def finish(self) -> tuple[list[DataFile], list[DataFile]]:
+        """Return the files of rows, and those of dead letters."""
+        letters = [] if self._letter_files is None else self._letter_files.finish()
+        return [file for files in (*self._earlier, self._files) for file in files.finish()], letters
+
+    def discard(self) -> None:
+        """Delete all files."""
+        for files in (*self._earlier, self._files, self._letter_files):
+            if files is not None:
+                files.discard()
+
+    def _widen(self, change: Callable[[], None]) -> None:
+        """Close the files of the former columns, change the columns, and begin new files."""
+        self._files.finish()
+        self._earlier.append(self._files)
+        change()
+        self._columns = settled(json_columns(self._table.table.schema(), self._table.name))
+        self._files = DataFiles(self._table.table, self._files.smaller_by)
+
+    def _is_left_out(self, records: pa.StructArray) -> Callable[[int], bool]:
+        if not self._left_out:
+            return lambda number: False
+        left_out = {number for number, offset in enumerate(offsets_of(records)) if offset in self._left_out}
+        return left_out.__contains__
+
+    def _set_aside(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
+        partition, offset = offsets_of(batch.column(OTTLA).slice(bad[0].number, 1))[0]
+        first = f"partition {partition}, offset {offset}: {bad[0].reason}"
+        if self._bad_records == FAIL:
+            raise TableRefused(
+                f"table {self._table.name}: a record does not fit: {first}. ottla.lake.bad_records is {FAIL}; with "
+                f"{DEAD_LETTER} such records go into a table of their own"
+            )
+        logger.warning("table %s: %d records do not fit, the first at %s", self._table.name, len(bad), first)
+        if self._bad_records != DEAD_LETTER:
+            return
+        if self._letter_files is None:
+            self._letter_files = DataFiles(self._letters().table, SMALLER_AT_FIRST)
+        kept = batch.take(pa.array([record.number for record in bad], pa.int64()))
+        reasons = pa.array([record.reason[:REASON_CHARACTERS_MAX] for record in bad], pa.string())
+        self._letter_files.add(
+            pa.table({OTTLA: kept.column(OTTLA), VALUE: kept.column(VALUE), ERROR: reasons})
+        )
+
+
+def offsets_of(records: pa.StructArray) -> list[Offset]:
+    """Return partition and offset of each record of a column `ottla`."""
+    partitions, offsets = records.field("partition").to_pylist(), records.field("offset").to_pylist()
+    return list(zip(partitions, offsets, strict=True))

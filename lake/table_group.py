@@ -1,0 +1,94 @@
+"""Tables that commit together: each round they all reach the same cut, and get its tag if they have a group's name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+
+from .cluster_view import LakeView
+from .iceberg.cuts import note_cut
+from .iceberg.tables import Epoch
+from .position import NOTHING
+from .topic_table import TopicTable
+
+logger = logging.getLogger(__name__)
+
+TAG: Final = "cut-"
+TAGS_KEPT: Final = 100
+"""Tags that a table keeps, the newest. A tag protects its snapshot from being expired."""
+OFFSETS_PER_ROUND: Final = 5_000_000
+"""Offsets that a round reads at most, so that a crash repeats no more. A larger transaction is read alone."""
+
+
+class TableGroup:
+    """The tables of one group, or one table without a group. `open`, then `round` again and again."""
+
+    def __init__(
+        self,
+        name: str,
+        tables: Sequence[TopicTable],
+        catalog: Catalog,
+        view: LakeView,
+    ) -> None:
+        """`name`: the group's; empty for a table without a group."""
+        self.name = name
+        self.tables = tables
+        self.rows = 0
+        """The number of rows written since `open`."""
+        self._catalog = catalog
+        self._view = view
+
+    async def open(self, epochs: dict[str, Epoch]) -> None:
+        """Take the tables over; `epochs` has the worker's generation for each table's name.
+
+        A former worker may have tagged only some of the tables at their cut. Raises as `TopicTable.open` does.
+        """
+        topics = await self._view.topics(self._topics)
+        beginnings = await self._view.beginnings(topics.partitions)
+        for table in self.tables:
+            await table.open(epochs[table.settings.table], beginnings)
+        if self._common_cut != NOTHING:
+            await self._tag(self._common_cut)
+
+    async def round(self) -> bool:
+        """Write the records up to the next cut. Returns whether more can be read at once. Raises as `TopicTable`."""
+        first = min(table.position.cut for table in self.tables)
+        starts = {partition: offset for table in self.tables for partition, offset in table.starts.items()}
+        cut = await self._view.next_cut(self._topics, starts, first, OFFSETS_PER_ROUND)
+        rows = 0
+        for table in self.tables:
+            own = {
+                partition: place
+                for partition, place in cut.places.items()
+                if partition.topic == table.settings.topic
+            }
+            rows += await table.read(cut.cut, own)
+        for table in self.tables:
+            await table.commit(even_without_rows=bool(self.name) and rows > 0)
+        self.rows += rows
+        if rows and self._common_cut != NOTHING:
+            await self._tag(self._common_cut)
+        return not cut.is_newest
+
+    async def _tag(self, cut: int) -> None:
+        """Tag all tables at a cut, then note it. Readers that know the cut from the notes find all tags."""
+        snapshots = {}
+        for table in self.tables:
+            name = table.settings.table
+            snapshots[name] = await asyncio.to_thread(table.table.tag, f"{TAG}{cut}", TAGS_KEPT, TAG)
+        await asyncio.to_thread(note_cut, self._catalog, self.name, cut, snapshots)
+        logger.info("group %s: cut %d", self.name, cut)
+
+    @property
+    def _common_cut(self) -> int:
+        """The cut of all tables of a named group; NOTHING while they differ."""
+        cuts = {table.position.cut for table in self.tables}
+        return cuts.pop() if self.name and len(cuts) == 1 else NOTHING
+
+    @property
+    def _topics(self) -> list[str]:
+        return [table.settings.topic for table in self.tables]

@@ -1,0 +1,198 @@
+"""One topic as a table: each round reads the records between two cuts, writes files, and commits them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+
+from ..client.records import TopicPartition
+from ..client.transactions.cut_search import ReadPlace
+from ..protocol.settings.config_lake import JSON
+from .failures import TableRefused
+from .iceberg.letters import letter_offsets
+from .iceberg.schemas import JSON_TABLE, LETTERS_TABLE, RAW_TABLE, check_schema, partition_spec
+from .iceberg.tables import Epoch, LakeTable
+from .position import PartitionReach, TablePosition, check_same_topic, cut_position
+from .row_files import JsonFiles, Offset, RawFiles, RowFiles
+from .settings import TableSettings
+from .window_reader import ReadTopic, read_range
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """The decisions of a person about what is refused otherwise."""
+
+    new_topics: bool = False
+    """A table may go on with a topic that was deleted and made anew."""
+    lost_records: bool = False
+    """A table may go on behind records that retention has deleted before they were written."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """The files of a round that are not committed yet."""
+
+    end: TablePosition
+    rows: list[DataFile]
+    letters: list[DataFile]
+
+
+class TopicTable:
+    """A topic and its table. `open`, then for each round `read` and `commit`."""
+
+    def __init__(
+        self, settings: TableSettings, catalog: Catalog, topic: ReadTopic, cluster_id: str, consent: Consent
+    ) -> None:
+        self.settings = settings
+        self._catalog = catalog
+        self._topic = topic
+        self._consent = consent
+        self._nowhere = TablePosition(topic.name, topic.id.hex(), cluster_id)
+        self.position = self._nowhere
+        """The place up to which the table has all records; a table without new records is behind in the catalog."""
+        self._table: LakeTable | None = None
+        self._letters: LakeTable | None = None
+        self._epoch: Epoch = (0, 0)
+        self._pending: _Pending | None = None
+
+    @property
+    def table(self) -> LakeTable:
+        """The table."""
+        assert self._table is not None  # `open` comes first.
+        return self._table
+
+    @property
+    def starts(self) -> dict[TopicPartition, int]:
+        """The offset from which each partition is still to be read."""
+        return {
+            TopicPartition(self._topic.name, index): place.offset
+            for index, place in self.position.places.items()
+        }
+
+    async def open(self, epoch: Epoch, beginnings: Mapping[TopicPartition, int]) -> None:
+        """Load or create the table, take it over, and complete a round that a former worker left half committed.
+
+        `beginnings`: the log start offsets. Raises TableRefused, WorkerFenced, KafkaError, and errors of the catalog.
+        """
+        self._epoch = epoch
+        ahead = await asyncio.to_thread(self._open)
+        self._begin_at(
+            {
+                partition.partition: offset
+                for partition, offset in beginnings.items()
+                if partition.topic == self._topic.name
+            }
+        )
+        if ahead is not None:
+            left_out = await asyncio.to_thread(letter_offsets, self._letter_table().table, self.position)
+            await self._read(ahead, left_out)
+            await self.commit()
+
+    async def read(self, cut: int, places: Mapping[TopicPartition, ReadPlace]) -> int:
+        """Read the records up to a cut into files, and return the number of rows. Raises as `open` does.
+
+        Afterwards `commit` is to be called, unless another round will be read from the same position.
+        """
+        at = {partition: PartitionReach(*place) for partition, place in places.items()}
+        end = cut_position(self._topic.name, self._nowhere.topic_id, self._nowhere.cluster, cut, at)
+        return await self._read(self.position.moved_to(end))
+
+    async def commit(self, *, even_without_rows: bool = False) -> None:
+        """Commit the files that were read: dead letters first, then rows. Raises as `open` does, and Overtaken."""
+        pending, self._pending = self._pending, None
+        assert pending is not None  # `read` comes first.
+        if pending.letters or pending.rows or even_without_rows:
+            await asyncio.to_thread(self._commit, pending, even_without_rows)
+        self.position = pending.end
+
+    async def _read(self, end: TablePosition, left_out: frozenset[Offset] = frozenset()) -> int:
+        files: RowFiles | None = None
+        rows = 0
+        done: tuple[list[DataFile], list[DataFile]] = ([], [])
+        try:
+            for range_ in self.position.ranges_to(end):
+                async with aclosing(read_range(self._topic, range_)) as batches:
+                    async for batch in batches:
+                        if files is None:
+                            files = await asyncio.to_thread(self._new_files, left_out)
+                        await asyncio.to_thread(files.add, batch)
+                        rows += batch.num_rows
+            if files is not None:
+                done = await asyncio.to_thread(files.finish)
+        except BaseException:
+            if files is not None:
+                await asyncio.to_thread(files.discard)
+            raise
+        self._pending = _Pending(end, *done)
+        return rows
+
+    def _begin_at(self, beginnings: Mapping[int, int]) -> None:
+        """Move the position to the log starts of partitions that begin later. Raises TableRefused for a loss."""
+        lost = self.position.lost(beginnings)
+        if lost and not self._consent.lost_records:
+            index, (first, beginning) = next(iter(lost.items()))
+            raise TableRefused(
+                f"table {self.settings.table}: {self._topic.name}-{index} begins at offset {beginning} by now, and "
+                f"offsets from {first} on are not in the table: retention has deleted records before they were "
+                "written. `ottla lake run --accept-loss` goes on without them"
+            )
+        self.position = self.position.begun_at(beginnings)
+
+    def _new_files(self, left_out: frozenset[Offset]) -> RowFiles:
+        if self.settings.mode == JSON:
+            return JsonFiles(self.table, self._letter_table, self.settings.bad_records, left_out)
+        return RawFiles(self.table)
+
+    def _open(self) -> TablePosition | None:
+        """Load the tables, and set the position. Returns the position of the dead letters if they are ahead: a former
+        worker has committed them, and not the rows of the same round."""
+        name, mode = self.settings.table, self.settings.mode
+        wanted = JSON_TABLE if mode == JSON else RAW_TABLE
+        self._table = LakeTable(self._catalog, name, self._epoch)
+        self._table.open(wanted, partition_spec(self.settings.partition_by))
+        check_schema(self._table.table.schema(), wanted, name, exactly=mode != JSON)
+        self.position = self._checked(self._table.position, name)
+        if mode != JSON or not self._catalog.table_exists(self.settings.letters):
+            return None
+        letters = self._letter_table().position
+        if letters is None or (letters.topic_id, letters.cluster) != (
+            self.position.topic_id,
+            self.position.cluster,
+        ):
+            return None
+        return letters if self.position.is_before(letters) else None
+
+    def _checked(self, position: TablePosition | None, name: str) -> TablePosition:
+        if position is None:
+            return self._nowhere
+        try:
+            check_same_topic(position, self._nowhere, name)
+        except TableRefused:
+            if position.topic != self._nowhere.topic or not self._consent.new_topics:
+                raise
+            logger.warning("table %s goes on with topic %s, which was made anew", name, position.topic)
+            return self._nowhere
+        return position
+
+    def _letter_table(self) -> LakeTable:
+        if self._letters is None:
+            letters = LakeTable(self._catalog, self.settings.letters, self._epoch)
+            letters.open(LETTERS_TABLE)
+            check_schema(letters.table.schema(), LETTERS_TABLE, letters.name, exactly=True)
+            self._letters = letters
+        return self._letters
+
+    def _commit(self, pending: _Pending, even_without_rows: bool) -> None:
+        if pending.letters:
+            self._letter_table().append(pending.letters, self.position, pending.end)
+        if pending.rows or pending.letters or even_without_rows:
+            self.table.append(pending.rows, self.position, pending.end)
+            logger.info("table %s: cut %d, %d files", self.settings.table, pending.end.cut, len(pending.rows))

@@ -1,0 +1,78 @@
+"""Configuration keys of topics that `ottla lake` writes as Iceberg tables. All are Ottla's own; brokers store them, and
+`ottla.lake` acts by them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from .config_key import INT_MAX, ConfigError, ConfigKey, ConfigType, Scope
+
+RAW: Final = "raw"
+JSON: Final = "json"
+DEAD_LETTER: Final = "dead-letter"
+FAIL: Final = "fail"
+SKIP: Final = "skip"
+TABLE_CHARACTERS_MAX: Final = 200
+_TABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
+_GROUP: Final = re.compile(r"[A-Za-z0-9_-]{0,100}", re.ASCII)
+_FIELD: Final = re.compile(r"partition|(year|month|day|hour)\(timestamp\)", re.ASCII)
+
+
+def _check_mode(text: str) -> None:
+    if text == "registry":
+        raise ConfigError("rows by the schemas of a registry are not there yet; there are raw and json")
+    if text not in (RAW, JSON):
+        raise ConfigError(f"{text[:100]!r} is not allowed: it must be raw or json")
+
+
+def _check_table(text: str) -> None:
+    if text and (not _TABLE.fullmatch(text) or len(text) > TABLE_CHARACTERS_MAX):
+        raise ConfigError(
+            f"{text[:100]!r} is not allowed: it must be NAMESPACE.NAME, of letters, digits and _, with at most "
+            f"{TABLE_CHARACTERS_MAX} characters"
+        )
+
+
+def _check_group(text: str) -> None:
+    if not _GROUP.fullmatch(text):
+        raise ConfigError(f"{text[:100]!r} is not allowed: it must be at most 100 letters, digits, _ and -")
+
+
+def partition_fields(text: str) -> list[str]:
+    """Return the fields of a value of `ottla.lake.partition_by`. Raises ConfigError."""
+    fields = [field.strip() for field in text.split(",") if field.strip()]
+    for field in fields:
+        if not _FIELD.fullmatch(field):
+            raise ConfigError(
+                f"{field[:100]!r} is not allowed: there are partition, year(timestamp), month(timestamp), "
+                "day(timestamp) and hour(timestamp). A table that exists keeps its own partitioning"
+            )
+    if len({field.partition("(")[2] for field in fields}) < len(fields):
+        raise ConfigError(f"{text[:100]!r} names a column twice")
+    return fields
+
+
+# fmt: off
+LAKE_TABLE: Final = (
+    ConfigKey("ottla.lake.enable", ConfigType.BOOLEAN, "false", "Whether `ottla lake run` writes the topic as a table.",
+              Scope.TOPIC),
+    ConfigKey("ottla.lake.mode", ConfigType.STRING, RAW,
+              "Columns of the table. raw: the record's value as it is. json: a column for each field of its JSON.",
+              Scope.TOPIC, check=_check_mode),
+    ConfigKey("ottla.lake.table", ConfigType.STRING, "",
+              "NAMESPACE.NAME of the table; empty: lake, and the topic's name with _ for other characters.",
+              Scope.TOPIC, check=_check_table),
+    ConfigKey("ottla.lake.partition_by", ConfigType.STRING, "",
+              "Partitioning of a new table: partition, and one of year, month, day and hour, as in day(timestamp).",
+              Scope.TOPIC, check=partition_fields),
+    ConfigKey("ottla.lake.commit.ms", ConfigType.INT, "60000", "Time between commits of the table.", Scope.TOPIC,
+              1_000, INT_MAX),
+    ConfigKey("ottla.lake.bad_records", ConfigType.STRING, DEAD_LETTER,
+              "Records that do not fit the columns: into the table NAME__dlq, an error that stops the table, or left "
+              "out.", Scope.TOPIC, allowed=(DEAD_LETTER, FAIL, SKIP)),
+    ConfigKey("ottla.lake.group", ConfigType.STRING, "",
+              "Tables of one group commit at the same cuts, and get a tag for each; empty: a table by itself.",
+              Scope.TOPIC, check=_check_group),
+)
+# fmt: on

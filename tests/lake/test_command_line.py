@@ -1,0 +1,165 @@
+"""`ottla lake` against a cluster: a worker that is stopped by a signal, its tables' states, and a pause."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyiceberg.exceptions import NoSuchTableError
+
+from ottla import Producer
+from ottla.cli.main import main
+from ottla.lake.failures import TableRefused
+from tests.cluster import RunningCluster, wait_until
+from tests.commands import run_ottla
+from tests.lake.written_tables import create, rows, values, worker
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("lake")]
+ROOT = Path(__file__).parents[2]
+
+
+def ottla(cluster: RunningCluster, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command that ends with the exit code `code`."""
+    done = run_ottla(*words, environ={**os.environ, "OTTLA_BOOTSTRAP": cluster.bootstrap})
+    assert done.returncode == code, (words, done.stdout, done.stderr)
+    return done
+
+
+async def write(cluster: RunningCluster, topic: str, *given: bytes) -> None:
+    """Write values to partition 0."""
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for value in given:
+            await producer.send_and_wait(topic, value, partition=0)
+
+
+def count(folder: Path) -> int:
+    """Return the number of rows of the watched table; 0 while it does not exist."""
+    try:
+        return len(rows(folder, "lake.watched"))
+    except (NoSuchTableError, TableRefused):
+        return 0
+
+
+def test_a_worker_writes_until_a_signal_and_status_shows_its_tables(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    asyncio.run(create(cluster, "watched", 1, mode="json", **{"commit.ms": "1000"}))
+    asyncio.run(write(cluster, "watched", b'{"a": 1}', b"bad"))
+    lake = str(tmp_path / "lake")
+    command = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "lake",
+        "run",
+        "-b",
+        cluster.bootstrap,
+        "--lake",
+        lake,
+        "watched",
+    ]
+    running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: count(tmp_path / "lake") == 1, "a row")
+        asyncio.run(write(cluster, "watched", b'{"a": 2}'))
+        wait_until(lambda: count(tmp_path / "lake") == 2, "a further row")
+        found = json.loads(ottla(cluster, "lake", "status", "--lake", lake, "-o", "json", "watched").stdout)[
+            0
+        ]
+    finally:
+        running.send_signal(signal.SIGTERM)
+        _, logged = running.communicate(timeout=30)
+    assert running.returncode == 0, logged
+    assert "the lake's worker runs" in logged
+    assert "1 records do not fit, the first at partition 0, offset 1" in logged
+    assert found["committed_ms"] > (time.time() - 60) * 1000
+    assert {name: found[name] for name in ("topic", "table", "mode", "letters", "behind", "problem")} == {
+        "topic": "watched",
+        "table": "lake.watched",
+        "mode": "json",
+        "letters": 1,
+        "behind": 0,
+        "problem": "",
+    }
+    asyncio.run(write(cluster, "watched", b'{"a": 3}'))
+    headings, row = ottla(cluster, "lake", "status", "--lake", lake, "watched").stdout.splitlines()
+    shown = dict(zip(headings.split("\t"), row.split("\t"), strict=True))
+    assert (shown["TABLE"], shown["ROWS"], shown["BAD"], shown["BEHIND"], shown["STATE"]) == (
+        "lake.watched",
+        "2",
+        "1",
+        "1",
+        "ok",
+    )
+
+
+def test_a_paused_topic_is_not_written_until_it_is_resumed(cluster: RunningCluster, tmp_path: Path) -> None:
+    asyncio.run(create(cluster, "paused", 1))
+    asyncio.run(write(cluster, "paused", b"1"))
+    lake = str(tmp_path)
+    assert asyncio.run(worker(cluster, tmp_path, "paused").run())
+    assert "not written any more" in ottla(cluster, "lake", "pause", "paused").stdout
+    asyncio.run(write(cluster, "paused", b"2"))
+    nothing = ottla(cluster, "lake", "run", "--lake", lake, "--once", "paused")
+    assert "there is nothing to write" in nothing.stderr
+    assert list(values(tmp_path, "lake.paused").values()) == [b"1"]
+    ottla(cluster, "lake", "resume", "paused")
+    assert asyncio.run(worker(cluster, tmp_path, "paused").run())
+    assert sorted(values(tmp_path, "lake.paused").values()) == [b"1", b"2"]
+    expired = ottla(
+        cluster, "lake", "expire", "--lake", lake, "--older-than", "0", "--keep", "1", "-o", "json"
+    )
+    assert json.loads(expired.stdout) == [{"table": "lake.paused", "expired": 1}]
+    assert sorted(values(tmp_path, "lake.paused").values()) == [b"1", b"2"]
+    unknown = ottla(cluster, "lake", "pause", "nowhere", code=1)
+    assert "nowhere" in unknown.stderr
+    missing = ottla(cluster, "lake", "run", "--lake", lake, "--once", "nowhere", code=1)
+    assert "topic nowhere is not written" in missing.stderr
+
+
+def test_settings_that_cannot_be_used_are_refused_by_the_cluster(cluster: RunningCluster) -> None:
+    asyncio.run(create(cluster, "refused", 1))
+    done = ottla(cluster, "config", "set", "topic", "refused", "ottla.lake.mode=registry", code=1)
+    assert "rows by the schemas of a registry are not there yet; there are raw and json" in done.stderr
+
+
+def test_without_the_extra_the_command_says_how_to_install_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.lake.requirements.find_spec", lambda name: None)
+    assert main(["lake", "run", "--lake", "/nowhere"]) == 1
+    assert "the lake needs pyiceberg, pyarrow, sqlalchemy: pip install '.[lake]'" in capsys.readouterr().err
+    assert main(["lake", "status", "--lake", "/nowhere"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("run",), "give --lake FOLDER, or --catalog NAME"),
+        (("run", "--lake", "s3://bucket"), "need a catalog of yours"),
+        (("status", "--lake", "/a", "--catalog", "b"), "give --lake FOLDER, or --catalog NAME"),
+    ],
+)
+def test_a_lake_without_a_place_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], reason: str
+) -> None:
+    assert main(["lake", *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_nodes_and_clients_load_nothing_of_the_lake() -> None:
+    program = (
+        "import sys, ottla, ottla.cli.nodes.node, ottla.dataplane.broker, ottla.client.consumer, ottla.cli.main\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'pyiceberg', 'sqlalchemy', 'pyarrow'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

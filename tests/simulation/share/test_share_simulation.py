@@ -1,0 +1,62 @@
+"""Seeds of a cluster whose records the members of a share group take: none breaks a promise.
+
+docs/TESTING.md states how many seeds it takes to find each mutant.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.share.mutants import MUTANTS
+
+ROOT = Path(__file__).parents[3]
+SEEDS = "0-8,24"
+SEEN = frozenset(
+    {
+        "acknowledgement: INVALID_RECORD_STATE",
+        "acknowledgement: NONE",
+        "archived at the limit",
+        "fault: elections",
+        "fault: kill",
+        "fault: pause",
+        "finished",
+        "redeliveries",
+        "sessions closed",
+        "written",
+    }
+)
+"""Branches that the seeds must cover together."""
+
+
+@pytest.mark.timeout(300)
+def test_no_seed_breaks_a_promise(tmp_path: Path) -> None:
+    totals = tmp_path / "totals.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.simulation.share.run", "--processes", "1"),
+            *("--seeds", SEEDS, "--totals", str(totals)),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
+    assert not SEEN - {name for name, count in json.loads(totals.read_text()).items() if count}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_mutant_can_be_planted_and_tells_its_story(name: str) -> None:
+    each = MUTANTS[name]
+    assert each.where == "share"
+    assert all([each.story, each.breaks, each.history, each.needs])
+    with each.planted():
+        pass
