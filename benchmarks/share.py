@@ -232,7 +232,7 @@ class Taker:
 def one_record(cluster: Cluster) -> Row:
     """Measure a connection that takes and accepts one record at a time."""
     topic = new_topic(cluster, admin_of(cluster), 1)
-    write_to(cluster, topic, 2 * (WARM_UP + TAKES) * RECORD_BYTES / 1e9, {"batch.num.messages": "1"})
+    write_to(cluster, topic, 2 * (WARM_UP + TAKES) * RECORD_BYTES / 1e9, {"batch.num.messages": "10"})
     took_s = uvloop.run(_takes(cluster, _joined(cluster, topic), topic))
     return {f"p{p}, ms": percentile(took_s, p) * 1e3 for p in (50, 99)}
 
