@@ -545,16 +545,6 @@ NOT_SUPPORTED = (
         alone=True,
     ),
     Tool(
-        "kafka-share-groups",
-        f"{_GROUPS}.ShareGroupCommand",
-        (
-            Step(
-                "{at} --describe --group {new}",
-                "UnsupportedVersion|not support|INVALID_REQUEST|InvalidRequest",
-            ),
-        ),
-    ),
-    Tool(
         "kafka-streams-groups",
         f"{_TOOLS}.streams.StreamsGroupCommand",
         (Step("{at} --describe --group {new}", "does not support STREAMS_GROUP_DESCRIBE", status=1),),
