@@ -22,6 +22,7 @@ EXTENSIONS: Final = (
     "protocol.records._record_codec",
     "protocol.records._record_validation",
     "protocol.direct_codecs._produce_frames",
+    "dataplane.log.recovery._plain_batches",
     "dataplane.log.segments._batch_search",
     "client.producing._appending",
     "client.producing.columns._rows",

@@ -24,6 +24,8 @@ from ottla.dataplane.log.inspection import _records_at_fault
 from ottla.dataplane.log.timestamps import BatchLookup
 from ottla.dataplane.producing.validation_queue import _outcome_in_thread
 from ottla.dataplane.security.authorization.access import EVERYTHING
+from ottla.dataplane.share.leader.source_records import _decoded
+from ottla.dataplane.share.state.records import read_records as read_share_states
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Compression
@@ -62,6 +64,11 @@ def refused(work: Callable[[], object]) -> KafkaError:
     return error.value
 
 
+def _copied_records(batch: bytes) -> list[object]:
+    data = cast(Any, SimpleNamespace(read=lambda: batch))
+    return [found for found in _decoded(data, 0, 0).records.values() if found is not None]
+
+
 EXPANDING: dict[str, tuple[str, Callable[[bytes], object]]] = {
     "protocol/records/record.py": ("clients and tools: 256 MiB", lambda batch: list(decode_records(batch))),
     "client/consuming/fetched.py": (
@@ -88,6 +95,14 @@ PASSING_OVER: dict[str, tuple[str, Callable[[bytes], object]]] = {
         "a lookup by time, in a thread unless it is short: 256 MiB, else the header stands for the records",
         lambda batch: [BatchLookup(batch, parse_header(batch), 5, 0).find()][1:],
     ),
+    "dataplane/share/state/records.py": (
+        "a batch of share states that does not fit into 64 MiB is passed over",
+        lambda batch: list(read_share_states(memoryview(batch))),
+    ),
+    "dataplane/share/leader/source_records.py": (
+        "a thread that copies records into dead letters: 16 MiB, else a letter has its headers alone",
+        lambda batch: _copied_records(batch),
+    ),
 }
 PRODUCED: dict[str, str] = {
     "protocol/records/produced_batch.py": "goes over the pieces and keeps none, as far as its caller allows",
@@ -103,6 +118,7 @@ LIBRARIES = {
     "protocol/records/frame_ends.py",
 }
 """Modules that expand piece by piece; their callers count."""
+OTHER_FORMATS = {"client/backup/cut_file.py": "a tool that reads a cut of a backup: 512 MiB"}
 _EXPANDS = {
     "expand",
     "decompress",
@@ -132,9 +148,8 @@ def _calls() -> Iterator[tuple[str, str]]:
 
 def test_every_place_that_expands_is_in_a_table() -> None:
     places = {place for place, _ in _calls()} - _OTHERS
-    assert places == set(EXPANDING) | set(PASSING_OVER) | set(PRODUCED) | LIBRARIES - {
-        "protocol/records/frame_ends.py"
-    }
+    libraries = LIBRARIES - {"protocol/records/frame_ends.py"}
+    assert places == {*EXPANDING, *PASSING_OVER, *PRODUCED, *OTHER_FORMATS, *libraries}
 
 
 @pytest.mark.parametrize("place", EXPANDING)

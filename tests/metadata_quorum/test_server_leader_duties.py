@@ -7,7 +7,15 @@ from ottla.metadata_quorum.liveness import Heartbeat, ReplicaProgress, SessionTr
 from ottla.protocol.cluster.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.cluster.partition_change import PartitionChange
 from ottla.protocol.credentials.delegation_tokens import TokenState
-from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS, PLACEMENT, PLACEMENT_IN_TURNS, SECURITY
+from ottla.protocol.features import (
+    MIRROR,
+    MIRROR_WITH_OFFSETS,
+    PLACEMENT,
+    PLACEMENT_IN_TURNS,
+    SECURITY,
+    SHARE,
+    SHARE_SERVED,
+)
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.metadata_records import TopicRemovedRecord
@@ -71,11 +79,12 @@ def test_the_first_leader_forms_the_cluster() -> None:
     world = World()
     world.image.cluster_id = ""
     world.duties.lead(0.0)
-    # ACLs, mirrors and hosts need features, which clusters that come into being now have at once.
+    # ACLs, mirrors, hosts and share groups need features, which clusters that come into being now have at once.
     features = [
         InitialFeature(feature=SECURITY, level=2),
         InitialFeature(feature=MIRROR, level=MIRROR_WITH_OFFSETS),
         InitialFeature(feature=PLACEMENT, level=PLACEMENT_IN_TURNS),
+        InitialFeature(feature=SHARE, level=SHARE_SERVED),
     ]
     assert world.proposed == [FormCluster(cluster_id="c", features=features)]
 

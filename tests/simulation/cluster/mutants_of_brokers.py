@@ -88,7 +88,7 @@ def recovery_forgets_producers() -> Iterator[None]:
     They restart and read their logs, but none knows m's producer. It sends m again, which is appended a second time.
     """
 
-    def nothing(_segments: object, _offset: int) -> Iterator[object]:
+    def nothing(_segments: object, _offset: int, _left_out: object) -> Iterator[object]:
         return iter(())
 
     with patch.object(producer_loading, "_batches_from", nothing):

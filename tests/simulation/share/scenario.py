@@ -114,7 +114,7 @@ class ShareRun:
         """Check the share partitions of a broker now and then: the check walks over all runs."""
         if node.parts is None or self.machine.events % 40:
             return
-        for led in node.parts.shares.partitions:
+        for led in node.parts.shares.parts().partitions:
             if led.share is not None:
                 led.share.check()
 
@@ -144,7 +144,7 @@ class ShareRun:
             return None
         parts = self.cluster.brokers[state.leader].parts
         key = ShareKey(GROUP, topic.id, partition)
-        led = None if parts is None else parts.shares.partitions.find(key)
+        led = None if parts is None else parts.shares.parts().partitions.find(key)
         return Leadership(state.leader, state.leader_epoch, led)
 
     def drained(self) -> bool:

@@ -11,6 +11,9 @@ from ottla import DeadLetter, Reject, Retry, Worker, WorkerRecord
 from ottla.client.exactly_once.batch import NewRecord
 from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ottla.client.worker.dispatch import Dispatch
+from ottla.client.worker.ending import Ending
+from ottla.client.worker.group_work import GroupWork
+from ottla.client.worker.options import WorkerSettings
 from ottla.client.worker.settling import Settlement
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offsets import NO_GENERATION
@@ -321,6 +324,25 @@ class SimulatedOutput:
         self.producer.sent.clear()
 
 
+class SimulatedWork(GroupWork):
+    """The parts of a worker, with clients of the simulated cluster."""
+
+    def __init__(self, member: Member, settings: WorkerSettings, ending: Ending) -> None:
+        super().__init__(("orders",), settings, None, ending)
+        self._member = member
+        self._consumer: Any = member.consumer
+
+    def _at_least_once(self, dispatch: Dispatch) -> Settlement:
+        made: Any = super()._at_least_once(dispatch)
+        made.producer = SimulatedProducer(self._member)
+        return made  # type: ignore[no-any-return]
+
+    def _in_transactions(self, dispatch: Dispatch) -> Settlement:
+        made: Any = super()._in_transactions(dispatch)
+        made._output = SimulatedOutput(self._member)
+        return made  # type: ignore[no-any-return]
+
+
 class SimulatedWorker(Worker):
     """The worker, with clients of the simulated cluster."""
 
@@ -337,18 +359,7 @@ class SimulatedWorker(Worker):
             commit_every_s=chance.choice([0.01, 0.2, 1]),
             drain_s=5,
         )
-        self._member = member
-        self._consumer: Any = member.consumer
-
-    def _at_least_once(self, dispatch: Dispatch) -> Settlement:
-        made: Any = super()._at_least_once(dispatch)
-        made.producer = SimulatedProducer(self._member)
-        return made  # type: ignore[no-any-return]
-
-    def _in_transactions(self, dispatch: Dispatch) -> Settlement:
-        made: Any = super()._in_transactions(dispatch)
-        made._output = SimulatedOutput(self._member)
-        return made  # type: ignore[no-any-return]
+        self._work = SimulatedWork(member, self._settings, self._ending)
 
 
 def count(world: World, sent: Sequence[NewRecord]) -> None:

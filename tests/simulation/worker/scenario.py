@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from ottla.client.worker import worker as composition
+from ottla.client.worker import group_work as composition
 from tests.simulation.worker.loop import VirtualLoop
 from tests.simulation.worker.member import Member
 from tests.simulation.worker.world import PromiseBroken, World
