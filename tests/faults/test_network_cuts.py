@@ -84,13 +84,22 @@ def test_a_leader_is_replaced_long_before_its_session_ends_when_its_cable_is_pul
         make_topic(cluster.bootstrap, "cables", 1)
         cluster.wait_until_in_sync("cables")
         for _ in range(2):
-            who = parts(cluster, "cables")
-            wait_written(cluster, who.leader.id)
+            who = wait_for(
+                lambda: with_working_leader(cluster, "cables"), "a leader that acknowledges a write"
+            )
             cluster.net.unplug(who.host(who.leader))
             wait_another_leads(who, "cables")
             wait_written(cluster, leader_by_others(who, "cables"))
             cluster.net.plug(who.host(who.leader))
             cluster.wait_until_in_sync("cables")
+
+
+def with_working_leader(cluster: NetworkCluster, topic: str) -> Parts | None:
+    """Return the parts of the cluster if the topic's leader acknowledges a write. The preferred leader may come back at
+    any moment, so each attempt asks who leads."""
+    who = parts(cluster, topic)
+    with closing(RawProducer(BROKER_PORT, topic, -1, cluster.net.address(who.host(who.leader)))) as producer:
+        return who if producer.ask(b"written")[0] is ErrorCode.NONE else None
 
 
 def wait_written(cluster: NetworkCluster, broker_id: int | None) -> None:
