@@ -10,7 +10,7 @@ from tests.share_conversations.playing import SETTINGS, Answer, play_together
 from tests.share_conversations.scripts import SCRIPTS
 from tests.share_conversations.steps import Script
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.xdist_group("share answers")]
 
 
 @pytest.fixture(scope="module")
