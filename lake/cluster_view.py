@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from ..client.admin import TOPIC_RESOURCE, Admin, Cut, CutOffset
+from ..client.admin.by_partition import settled
 from ..client.records import TopicPartition
-from ..client.transactions.cut_search import CutSearch, ReadPlace, cost, within
+from ..client.transactions.cut_search import ReadPlace, largest_cut, within
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.list_offsets import EARLIEST
 from ..protocol.settings.config_key import ConfigError
@@ -17,10 +18,9 @@ from .failures import TableRefused
 from .settings import TableSettings, table_settings
 
 AT_A_TIME = 16
-"""LakeTopics whose settings are requested at the same time."""
+"""Topics whose settings are requested at the same time."""
 _OTHERS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors of a topic that does not concern the worker, unless the topic was named."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class LakeView:
 
     async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets."""
-        return _settled(await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
+        return settled(await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
 
     async def next_cut(
         self, names: Collection[str], start: Mapping[TopicPartition, int], first: int, offsets_max: int
@@ -127,37 +127,18 @@ class LakeView:
         offsets_max: int,
     ) -> CutPlaces:
         newest = await self._admin.find_cut(partitions)
-        asked: dict[int, dict[TopicPartition, CutOffset]] = {}
-
-        async def at(index: int) -> dict[TopicPartition, CutOffset]:
-            if index not in asked:
-                cut = newest if index == newest.commit_index else Cut(index)
-                asked[index] = _settled(await self._admin.cut_offsets(cut, partitions))
-            return asked[index]
-
-        whole = await at(newest.commit_index)
+        whole = settled(await self._admin.cut_offsets(newest, partitions))
         most = {partition: place.offset for partition, place in whole.items()}
         unknown = dict.fromkeys(partitions - start.keys(), ReadPlace(0, 0))
         available = sum(max(0, offset - start.get(partition, 0)) for partition, offset in most.items())
         if available <= offsets_max:
             places = within(start, most, whole, available)
             return CutPlaces(newest.commit_index, {**unknown, **places}, is_newest=True)
-        search = CutSearch(first, newest.commit_index, cost(start, whole), offsets_max)
-        while (index := search.next_index) is not None:
-            search.tell(index, cost(start, await at(index)))
-        chosen = search.found
-        places = within(start, most, await at(chosen), offsets_max)
-        if not places and search.behind > chosen:
-            chosen = search.behind
-            places = within(start, most, await at(chosen), offsets_max)
-        return CutPlaces(chosen, {**unknown, **places}, is_newest=False)
 
+        async def cut_at(index: int) -> dict[TopicPartition, CutOffset]:
+            if index == newest.commit_index:
+                return whole
+            return settled(await self._admin.cut_offsets(Cut(index), partitions))
 
-def _settled(answers: Mapping[TopicPartition, T | KafkaError]) -> dict[TopicPartition, T]:
-    """Return the answers by partition if none is an error. Raises the first KafkaError among them."""
-    good: dict[TopicPartition, T] = {}
-    for partition, answer in answers.items():
-        if isinstance(answer, KafkaError):
-            raise KafkaError(answer.code, f"{partition.topic}-{partition.partition}: {answer.message}")
-        good[partition] = answer
-    return good
+        chosen = await largest_cut(first, newest.commit_index, start, most, offsets_max, cut_at)
+        return CutPlaces(chosen.index, {**unknown, **chosen.places}, is_newest=False)

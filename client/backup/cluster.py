@@ -13,6 +13,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ...protocol.wire.schema import ZERO_UUID
 from ..admin import TOPIC_RESOURCE, Admin
+from ..admin.by_partition import settled
 from ..connections.metadata import TopicInfo
 from ..failures import BackupRefused
 from ..records import TopicPartition
@@ -123,7 +124,7 @@ class SourceOfBackup:
         if not await self._has_cuts():
             return await self._without_cut(time_ms, places)
         cut = await self._admin.find_cut(places)
-        offsets = _told(await self._admin.cut_offsets(cut, places))
+        offsets = settled(await self._admin.cut_offsets(cut, places))
         starts = await self._starts(places)
         versions = await self._admin.app_versions_at(cut)
         ends = {place: offset.offset for place, offset in offsets.items()}
@@ -132,11 +133,11 @@ class SourceOfBackup:
     async def _without_cut(self, time_ms: int, places: Sequence[TopicPartition]) -> FoundCut:
         # The groups come first, so that no committed offset is after the end of a partition.
         groups = await self._committed()
-        ends = _told(await self._admin.list_offsets(dict.fromkeys(places, LATEST)))
+        ends = settled(await self._admin.list_offsets(dict.fromkeys(places, LATEST)))
         return FoundCut(time_ms, None, ends, await self._starts(places), groups=groups)
 
     async def _starts(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return _told(await self._admin.list_offsets(dict.fromkeys(places, EARLIEST)))
+        return settled(await self._admin.list_offsets(dict.fromkeys(places, EARLIEST)))
 
     async def _committed(self) -> GroupOffsets:
         if self._groups is None:
@@ -189,11 +190,3 @@ def _places(topics: Mapping[str, TopicInfo]) -> set[tuple[bytes, TopicPartition]
     return {
         (info.id, TopicPartition(name, index)) for name, info in topics.items() for index in info.partitions
     }
-
-
-def _told(answers: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Any]:
-    """Return answers of leaders. Raises the first error among them."""
-    for answer in answers.values():
-        if isinstance(answer, KafkaError):
-            raise answer
-    return dict(answers)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 ENOUGH = 0.8
 """Share of the allowance from which a cut is accepted without further search."""
@@ -36,6 +37,16 @@ class ReadPlace(NamedTuple):
 
     offset: int
     open_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenCut(Generic[Key]):
+    """A cut that was found for a micro-batch or a round."""
+
+    index: int
+    """The commit index of the cut."""
+    places: Mapping[Key, ReadPlace]
+    """The places up to which partitions are read. Partitions without offsets to read are left out."""
 
 
 class CutSearch:
@@ -90,6 +101,38 @@ class CutSearch:
         """The commit index of the oldest cut known to exceed the allowance: the next transaction, if `found` costs
         nothing."""
         return self._high
+
+
+async def largest_cut(
+    first: int,
+    newest: int,
+    start: Mapping[Key, int],
+    most: Mapping[Key, int],
+    maximum: int,
+    cut_at: Callable[[int], Awaitable[Mapping[Key, CutPlace]]],
+) -> ChosenCut[Key]:
+    """Return the newest cut within `maximum` offsets of `start`, plus further offsets before the end of the next
+    transaction. A transaction larger than `maximum` is read alone.
+
+    `first` and `newest` are commit indexes: of the cut at `start`, and of the newest cut, which is at `most`. `cut_at`
+    returns the cut at a commit index, and is called once for each index.
+    """
+    asked: dict[int, Mapping[Key, CutPlace]] = {}
+
+    async def at(index: int) -> Mapping[Key, CutPlace]:
+        if index not in asked:
+            asked[index] = await cut_at(index)
+        return asked[index]
+
+    search = CutSearch(first, newest, cost(start, await at(newest)), maximum)
+    while (index := search.next_index) is not None:
+        search.tell(index, cost(start, await at(index)))
+    chosen = search.found
+    places = within(start, most, await at(chosen), maximum)
+    if not places and search.behind > chosen:
+        chosen = search.behind
+        places = within(start, most, await at(chosen), maximum)
+    return ChosenCut(chosen, places)
 
 
 def cost(start: Mapping[Key, int], cut: Mapping[Key, CutPlace]) -> int:

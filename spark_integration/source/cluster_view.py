@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ...client.admin import Admin, Cut, CutOffset
+from ...client.admin.by_partition import settled
 from ...client.backoff import Backoff
 from ...client.connections.metadata import TopicInfo
 from ...client.failures import VersionUnsupported
@@ -190,16 +191,6 @@ class ClusterView:
             raise WrongOption(
                 f"option 'assign' names partition {partition.partition} of {partition.topic!r}, which is not there"
             )
-
-
-def settled(answers: Mapping[TopicPartition, T | KafkaError]) -> dict[TopicPartition, T]:
-    """Return the answers by partition if none is an error. Raises the first KafkaError among them."""
-    good: dict[TopicPartition, T] = {}
-    for partition, answer in answers.items():
-        if isinstance(answer, KafkaError):
-            raise KafkaError(answer.code, f"{partition.topic}-{partition.partition}: {answer.message}")
-        good[partition] = answer
-    return good
 
 
 def _no_topic(option: str, name: str, known: Collection[str]) -> str:

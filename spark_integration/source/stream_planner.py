@@ -10,7 +10,7 @@ from dataclasses import replace
 from ...client.admin import Cut, CutOffset
 from ...client.records import TopicPartition
 from ...client.transactions.cut_filter import Window
-from ...client.transactions.cut_search import CutSearch, ReadPlace, cost, spread, within
+from ...client.transactions.cut_search import ReadPlace, largest_cut, spread
 from ...protocol.errors import ErrorCode, KafkaError
 from .admission import is_due
 from .cluster_view import ClusterView, Found
@@ -210,24 +210,12 @@ class StreamPlanner:
 
         A transaction larger than `maximum` is read alone.
         """
-        first = start.cut
-        asked: dict[int, dict[TopicPartition, CutOffset]] = {}
 
-        async def at(index: int) -> dict[TopicPartition, CutOffset]:
-            if index not in asked:
-                asked[index] = await self._view.cut_offsets(Cut(index), newest.places)
-            return asked[index]
+        async def cut_at(index: int) -> dict[TopicPartition, CutOffset]:
+            return await self._view.cut_offsets(Cut(index), newest.places)
 
-        begin, most = _offsets(start), _offsets(newest)
-        search = CutSearch(first, newest.cut, cost(begin, await at(newest.cut)), maximum)
-        while (index := search.next_index) is not None:
-            search.tell(index, cost(begin, await at(index)))
-        chosen = search.found
-        found = within(begin, most, await at(chosen), maximum)
-        if not found and search.behind > chosen:
-            chosen = search.behind
-            found = within(begin, most, await at(chosen), maximum)
-        return _read(start, newest, chosen, found)
+        chosen = await largest_cut(start.cut, newest.cut, _offsets(start), _offsets(newest), maximum, cut_at)
+        return _read(start, newest, chosen.index, chosen.places)
 
 
 def _distance(start: Position, end: Position) -> int:
