@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from ...protocol.features import SHARE, finalized
+from ...protocol.features import finalized
 from ...protocol.messages.config_commands import ResourceType
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..configuration.config import BrokerConfig
@@ -110,7 +110,7 @@ def share_group_handlers(
     """Yield the handlers of requests about the membership and the start offsets of share groups."""
 
     def share_version() -> int:
-        return finalized(session.image.features).get(SHARE, 0)
+        return share_level(session.image.features)
 
     yield ShareGroupHandlers(groups, share_version)
     yield ShareGroupOffsetHandlers(groups, topics, persister, ends.read, share_version)

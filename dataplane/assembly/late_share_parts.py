@@ -28,37 +28,38 @@ class LateShareParts:
     def __init__(self, make: Callable[[], ShareParts]) -> None:
         """`make` is called at the first request."""
         self._make = make
-        self._made: ShareParts | None = None
+        self.made: ShareParts | None = None
+        """The parts; None before the first request."""
 
     def parts(self) -> ShareParts:
         """Return the parts, which are made by the first call."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        if self.made is None:
+            self.made = self._make()
+        return self.made
 
     def handlers(self) -> Iterator[object]:
         """Yield the handlers of requests that take and acknowledge records, or write dead letters."""
         yield ShareFetchHandlers(lambda: self.parts().fetches)
         yield ShareAcknowledgeHandlers(lambda: self.parts().acknowledgements)
-        yield TxnShareAcknowledgeHandlers(lambda: self.parts().transactional_acknowledgements)
+        yield TxnShareAcknowledgeHandlers(lambda: self.parts().acknowledgements)
         yield DeadLetterHandlers(lambda: self.parts().letter_writes)
 
     def elected(self, partition: Partition) -> None:
         """Drop the share partitions of earlier leader epochs."""
-        if self._made is not None:
-            self._made.partitions.elected(partition)
+        if self.made is not None:
+            self.made.partitions.elected(partition)
 
     def resigned(self, topic: str, index: int) -> None:
         """Drop the share partitions of a partition that this broker no longer leads."""
-        if self._made is not None:
-            self._made.partitions.resigned(topic, index)
+        if self.made is not None:
+            self.made.partitions.resigned(topic, index)
 
     def metric_families(self) -> Iterator[Family]:
         """Yield the metrics."""
-        if self._made is not None:
-            yield from self._made.metrics.metric_families()
+        if self.made is not None:
+            yield from self.made.metrics.metric_families()
 
     def close(self) -> None:
         """Stop all work, as the broker stops."""
-        if self._made is not None:
-            self._made.partitions.close()
+        if self.made is not None:
+            self.made.partitions.close()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...protocol.cluster.transaction_table import Phase
-from ...protocol.features import SHARE, SHARE_WITH_DEAD_LETTERS, finalized
+from ...protocol.features import SHARE_WITH_DEAD_LETTERS
 from ...protocol.messages.config_commands import ResourceType
 from ..broker_settings import BrokerSettings
 from ..cluster.topic_creation import TopicCreator
@@ -17,11 +17,11 @@ from ..fetching.cold_reads import ColdReads
 from ..handlers.sharing.acknowledgements import ShareAcknowledgements
 from ..handlers.sharing.dead_letters import DeadLetterWrites
 from ..handlers.sharing.fetches import ShareFetches
-from ..handlers.sharing.transactional_acknowledgements import TransactionalAcknowledgements
 from ..quorum.session import QuorumSession
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
 from ..server import Server
+from ..share.feature import share_level
 from ..share.leader.group_settings import ShareGroupSettings
 from ..share.leader.metrics import SharePartitionMetrics
 from ..share.leader.share_partitions import SharePartitions
@@ -86,9 +86,6 @@ class ShareParts:
         self.acknowledgements = ShareAcknowledgements(
             self.partitions, sessions, lambda: session.image, self._share_version
         )
-        self.transactional_acknowledgements = TransactionalAcknowledgements(
-            self.partitions, sessions, lambda: session.image, self._share_version
-        )
         self.letter_writes = DeadLetterWrites(appends, lambda: session.image)
         self.metrics = SharePartitionMetrics(self.partitions, sessions, lambda: self.fetches.waiting_count)
 
@@ -105,4 +102,4 @@ class ShareParts:
         return not Phase(told.phase).is_decided and producer != (writer.producer_id, writer.producer_epoch)
 
     def _share_version(self) -> int:
-        return finalized(self._session.image.features).get(SHARE, 0)
+        return share_level(self._session.image.features)

@@ -21,7 +21,7 @@ from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access, denial
 from ..security.authorization.needs import group, handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
-from .share_groups import check_share_version
+from ..share.feature import check_level
 
 EndOffsets = Callable[[Iterable[tuple[str, int]]], Awaitable[Mapping[tuple[str, int], int]]]
 """A function that returns the high watermarks of partitions, by topic and index, as far as their leaders answer."""
@@ -71,7 +71,7 @@ class ShareGroupOffsetHandlers:
     async def _described(self, access: Access, wanted: offsets.WantedGroup) -> offsets.DescribedGroup:
         group_id = wanted.group_id
         try:
-            check_share_version(self._share_version)
+            check_level(self._share_version())
             access.check(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
             found = self._coordinator.shard_for(group_id).groups.get(group_id)
         except KafkaError as error:
@@ -168,7 +168,7 @@ class ShareGroupOffsetHandlers:
     ) -> offsets.AlterShareGroupOffsetsResponse:
         """Set start offsets of a group without members. A missing group is created. Answer once the states of all
         partitions are written."""
-        check_share_version(self._share_version)
+        check_level(self._share_version())
         refused: dict[tuple[str, int], KafkaError] = {}
         accepted: dict[TopicPartition, int] = {}
         names = {topic.topic_name for topic in message.topics}
@@ -244,7 +244,7 @@ class ShareGroupOffsetHandlers:
     ) -> offsets.DeleteShareGroupOffsetsResponse:
         """Delete the start offsets of whole topics from a group without members. Answer once their states are
         deleted."""
-        check_share_version(self._share_version)
+        check_level(self._share_version())
         names = dict.fromkeys(topic.topic_name for topic in message.topics)
         denied = request.access.denied_topics(AclOperation.READ, names)
         ids = {

@@ -26,15 +26,9 @@ from ..security.authorization.access import Access, denial
 from ..security.authorization.needs import group, handler_asks
 from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
+from ..share.feature import check_level
 
 _HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
-
-
-def check_share_version(level: Callable[[], int]) -> None:
-    """Raise KafkaError UNSUPPORTED_VERSION if the cluster has no share groups: `level` returns the level in force of
-    `share.version`."""
-    if level() < 1:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"The feature {SHARE} is not in force.")
 
 
 class ShareGroupHandlers:
@@ -60,7 +54,7 @@ class ShareGroupHandlers:
             request.reply(_refusal(result) if isinstance(result, KafkaError) else _response(result))
 
         try:
-            check_share_version(self._share_version)
+            check_level(self._share_version())
             if request.access.denied_topics(AclOperation.DESCRIBE, message.subscribed_topic_names or ()):
                 raise denial(AclResourceType.TOPIC)
             _check(message)
@@ -108,7 +102,7 @@ class ShareGroupHandlers:
 
     def _describe(self, access: Access, group_id: str) -> described.DescribedGroup:
         try:
-            check_share_version(self._share_version)
+            check_level(self._share_version())
             access.check(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
             group = self._coordinator.shard_for(group_id).groups.get(group_id)
             if not isinstance(group, ShareGroup):

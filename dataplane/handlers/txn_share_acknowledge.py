@@ -14,13 +14,13 @@ from ..server.handler import ClientRequest, handles
 from .share_acknowledge import ACKNOWLEDGEMENTS_MAX
 
 if TYPE_CHECKING:
-    from .sharing.transactional_acknowledgements import TransactionalAcknowledgements
+    from .sharing.acknowledgements import ShareAcknowledgements
 
 
 class TxnShareAcknowledgeHandlers:
     """The handler of TxnShareAcknowledge. The code behind it is loaded with the first request."""
 
-    def __init__(self, acknowledgements: Callable[[], TransactionalAcknowledgements]) -> None:
+    def __init__(self, acknowledgements: Callable[[], ShareAcknowledgements]) -> None:
         self._acknowledgements = acknowledgements
 
     @handles(
@@ -33,4 +33,4 @@ class TxnShareAcknowledgeHandlers:
     )
     def txn_share_acknowledge(self, request: ClientRequest, message: TxnShareAcknowledgeRequest) -> None:
         """Acknowledge records in a transaction. Answer once the acknowledgements are part of it."""
-        self._acknowledgements().acknowledge(request, message)
+        self._acknowledgements().acknowledge_in_transaction(request, message)

@@ -26,33 +26,21 @@ from ...protocol.settings.config_fields import setting
 from ...protocol.settings.transactional_ids import LETTERS_PREFIX
 from ..coordinated_log.transactional_producer import TransactionalProducer
 from ..quorum.access import Quorum
-from .leader.dependencies import CommitUnknown, LetterTopic, LetterTransactions, ShareKey, StateChange
+from .leader.dependencies import (
+    CommitUnknown,
+    LetterTopic,
+    LetterTransactions,
+    ShareKey,
+    StateChange,
+    TransactionalPersister,
+)
 from .leader.letters import encoded
-from .states import StateBatch
 
 TIMEOUT_MS: Final = 30_000
 """Time after which the quorum aborts a transaction of letters whose leader is gone."""
 _RETRY_S: Final = 0.2
 _PERMISSION: Final = "errors.deadletterqueue.group.enable"
 _BATCH_BYTES_MAX: Final = 512 * 1024
-
-
-class TransactionalPersister(Protocol):
-    """The way to change durable states in transactions."""
-
-    async def write_in_transaction(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        *,
-        state_epoch: int,
-        leader_epoch: int,
-        batches: Sequence[StateBatch],
-        writer: TransactionalProducer,
-    ) -> None:
-        """Store states that change once the writer's transaction commits. Raises KafkaError."""
-        ...
 
 
 class Appends(Protocol):

@@ -1,4 +1,8 @@
-"""Acknowledgements of share groups' members for the records that they have taken (KIP-932)."""
+"""Acknowledgements of share groups' members for the records that they have taken (KIP-932), alone or in a producer's
+transaction.
+
+A transaction covers what the producer writes and what the member acknowledges: the quorum decides both in one entry.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Callable
 from ....protocol.cluster.acls import AclOperation, AclResourceType
 from ....protocol.cluster.cluster_image import ClusterImage
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.features import SHARE, SHARE_WITH_DEAD_LETTERS
 from ....protocol.messages.share_fetch import (
     CLOSE_SESSION_EPOCH,
     AcknowledgedPartition,
@@ -17,14 +22,16 @@ from ....protocol.messages.share_fetch import (
     ShareAcknowledgeTopicResponse,
     ShareFetchRequest,
 )
-from ....protocol.messages.share_transactions import TxnShareAcknowledgeRequest
+from ....protocol.messages.share_transactions import TxnShareAcknowledgeRequest, TxnShareAcknowledgeResponse
 from ...cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
+from ...coordinated_log.transactional_producer import TransactionalProducer
 from ...server.handler import ClientRequest
+from ...share.feature import check_level
 from ...share.leader.acknowledging import AcknowledgeRound, acknowledged_ranges
 from ...share.leader.share_partitions import SharePartitions
 from ...share.leader.share_sessions import ShareSessions
-from ...share.sessions import SessionKey, SharedPartition
-from ..share_groups import check_share_version
+from ...share.sessions import CLOSING_EPOCH, SessionKey, SharedPartition
+from ...transactions.argument_checks import check_transactional_id
 
 FIRST_WITH_RENEWALS = 2
 
@@ -78,6 +85,42 @@ class ShareAcknowledgements:
             node_endpoints=node_endpoints(image, leaders, request.listener),
         )
 
+    def acknowledge_in_transaction(self, request: ClientRequest, message: TxnShareAcknowledgeRequest) -> None:
+        """Acknowledge records in a transaction. Answer once the acknowledgements are part of it."""
+        if self._share_version() < SHARE_WITH_DEAD_LETTERS:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"acknowledgements in transactions need the feature {SHARE} at level {SHARE_WITH_DEAD_LETTERS}",
+            )
+        key = checked_member(request, message, self._share_version)
+        check_transactional_id(message.transactional_id)
+        if message.producer_id < 0 or message.producer_epoch < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The request names no producer id and epoch.")
+        if message.share_session_epoch == CLOSING_EPOCH:
+            raise KafkaError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A TxnShareAcknowledge cannot close a share session."
+            )
+        named = acknowledged_ranges(message.topics)
+        self._sessions.acknowledge(key, message.share_session_epoch)
+        self._partitions.counters.acknowledge_requests += 1
+        writer = TransactionalProducer(message.transactional_id, message.producer_id, message.producer_epoch)
+        acknowledging = AcknowledgeRound(
+            lambda: request.reply(self._response_in_transaction(request, acknowledging))
+        )
+        acknowledging.apply_in_transaction(
+            self._partitions, key, named, request.access, self._image(), writer
+        )
+        acknowledging.sealed()
+
+    def _response_in_transaction(
+        self, request: ClientRequest, acknowledging: AcknowledgeRound
+    ) -> TxnShareAcknowledgeResponse:
+        image = self._image()
+        topics, leaders = acknowledged_topics(image, acknowledging)
+        return TxnShareAcknowledgeResponse(
+            responses=topics, node_endpoints=node_endpoints(image, leaders, request.listener)
+        )
+
 
 def acknowledged_topics(
     image: ClusterImage, acknowledging: AcknowledgeRound
@@ -111,7 +154,7 @@ def checked_member(
     Raises KafkaError: UNSUPPORTED_VERSION if share groups are not in force, INVALID_REQUEST without a valid group and
     member id, GROUP_AUTHORIZATION_FAILED.
     """
-    check_share_version(share_version)
+    check_level(share_version())
     group_id, member_id = message.group_id, message.member_id
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The request names no group.")

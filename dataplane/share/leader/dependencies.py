@@ -63,7 +63,25 @@ class StoredState(Protocol):
         """Changes in transactions that have not ended."""
 
 
-class Persister(Protocol):
+class TransactionalPersister(Protocol):
+    """The way to change durable states of share partitions in transactions."""
+
+    async def write_in_transaction(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        batches: Sequence[StateBatch],
+        writer: TransactionalProducer,
+    ) -> None:
+        """Store states that change once the writer's transaction commits. Raises KafkaError."""
+        ...
+
+
+class Persister(TransactionalPersister, Protocol):
     """The way to the durable states of share partitions, at their state coordinators."""
 
     async def read(self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int) -> StoredState:
@@ -86,20 +104,6 @@ class Persister(Protocol):
 
         Raises KafkaError. Only FENCED_STATE_EPOCH and FENCED_LEADER_EPOCH say that nothing was written.
         """
-        ...
-
-    async def write_in_transaction(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        *,
-        state_epoch: int,
-        leader_epoch: int,
-        batches: Sequence[StateBatch],
-        writer: TransactionalProducer,
-    ) -> None:
-        """Store states that change once the writer's transaction commits. Raises KafkaError."""
         ...
 
 

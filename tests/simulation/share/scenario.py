@@ -112,9 +112,10 @@ class ShareRun:
 
     def _check_shares(self, node: Node) -> None:
         """Check the share partitions of a broker now and then: the check walks over all runs."""
-        if node.parts is None or self.machine.events % 40:
+        shares = None if node.parts is None else node.parts.shares.made
+        if shares is None or self.machine.events % 40:
             return
-        for led in node.parts.shares.parts().partitions:
+        for led in shares.partitions:
             if led.share is not None:
                 led.share.check()
 
@@ -143,8 +144,9 @@ class ShareRun:
         if topic is None or state is None or state.leader < 0:
             return None
         parts = self.cluster.brokers[state.leader].parts
+        shares = None if parts is None else parts.shares.made
         key = ShareKey(GROUP, topic.id, partition)
-        led = None if parts is None else parts.shares.parts().partitions.find(key)
+        led = None if shares is None else shares.partitions.find(key)
         return Leadership(state.leader, state.leader_epoch, led)
 
     def drained(self) -> bool:

@@ -13,7 +13,6 @@ from ottla.dataplane.handlers.share_acknowledge import ShareAcknowledgeHandlers
 from ottla.dataplane.handlers.share_fetch import ShareFetchHandlers
 from ottla.dataplane.handlers.sharing.acknowledgements import ShareAcknowledgements
 from ottla.dataplane.handlers.sharing.fetches import ShareFetches
-from ottla.dataplane.handlers.sharing.transactional_acknowledgements import TransactionalAcknowledgements
 from ottla.dataplane.handlers.txn_share_acknowledge import TxnShareAcknowledgeHandlers
 from ottla.dataplane.quotas import ClientQuotas, QuotaWindows
 from ottla.dataplane.replication.replica.partition import Partition
@@ -317,13 +316,10 @@ class ShareBroker(Shelf):
         self.acknowledges = ShareAcknowledgements(
             self.partitions, self.sessions, lambda: self.image, lambda: self.share_version
         )
-        self.transactional = TransactionalAcknowledgements(
-            self.partitions, self.sessions, lambda: self.image, lambda: self.share_version
-        )
         self.apis = (
             ShareFetchHandlers(lambda: self.fetches),
             ShareAcknowledgeHandlers(lambda: self.acknowledges),
-            TxnShareAcknowledgeHandlers(lambda: self.transactional),
+            TxnShareAcknowledgeHandlers(lambda: self.acknowledges),
         )
         table = HandlerTable(self.handlers, *self.apis)
         self.router = Router(table, loop, self.quotas)
