@@ -6,12 +6,10 @@ A key starts with its version: 0 and 1 are offset commits, 2 is a classic group,
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ...protocol.errors import KafkaError
 from ...protocol.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataMember,
@@ -19,10 +17,10 @@ from ...protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.records.record import Record, decode_records
-from ...protocol.records.record_batch import NO_PRODUCER_ID, BatchHeader, walk_batches
-from ...protocol.wire.codec import MalformedMessage, decode, encode
-from ..coordinated_log.batches import KeyValue, TransactionEnd, read_transaction_end
+from ...protocol.records.record import Record
+from ...protocol.records.record_batch import NO_PRODUCER_ID, BatchHeader
+from ...protocol.wire.codec import decode, encode
+from ..coordinated_log.batches import KeyValue, TransactionEnd, read_stored
 from .classic.group import ClassicGroup
 from .classic.membership import ClassicMember
 from .classic.states import GroupState
@@ -35,15 +33,7 @@ from .share.records import ShareGroupRecord, read_share_record
 OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION = 1, 4
 GROUP_KEY_VERSION, GROUP_VALUE_VERSION = 2, 3
 
-logger = logging.getLogger(__name__)
-
 _version = struct.Struct(">h")
-
-_EXPANDED_BYTES_MAX = 64 << 20
-"""The maximum decompressed size of a batch, which is read in one turn of the event loop.
-
-Brokers write such batches uncompressed and of 1 MiB. A batch that a mirror copies is as its source wrote it.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,35 +146,9 @@ StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupReco
 
 
 def read_records(data: memoryview) -> Iterator[StoredRecord]:
-    """Yield the records of whole batches, in order.
-
-    Records with an unknown key version and damaged records are skipped. Otherwise one such record would keep all groups
-    of a partition from being served.
-    """
-    for start, header in walk_batches(data):
-        batch = data[start : start + header.size]
-        try:
-            if header.is_control:
-                end = read_transaction_end(batch, header)
-                if end is not None:
-                    yield end
-                continue
-            records = list(decode_records(batch, _EXPANDED_BYTES_MAX))
-        except KafkaError as error:
-            logger.error(
-                "passing over the batch of groups at offset %d: %s", header.base_offset, error.message
-            )
-            continue
-        for record in records:
-            try:
-                found = _read_record(record, header)
-            except (MalformedMessage, struct.error) as error:
-                logger.error(
-                    "passing over a record of groups behind offset %d: %s", header.base_offset, error
-                )
-                continue
-            if found is not None:
-                yield found
+    """Yield the records of whole batches, in order. Damaged records are skipped (`read_stored`)."""
+    for _, record in read_stored(data, "groups", _read_record):
+        yield record
 
 
 def _read_record(record: Record, header: BatchHeader) -> StoredRecord | None:

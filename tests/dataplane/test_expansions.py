@@ -87,17 +87,13 @@ EXPANDING: dict[str, tuple[str, Callable[[bytes], object]]] = {
 }
 """Modules that refuse data which expands too far, with their bounds."""
 PASSING_OVER: dict[str, tuple[str, Callable[[bytes], object]]] = {
-    "dataplane/groups/records.py": (
-        "a batch of groups that does not fit into 64 MiB is passed over",
-        lambda batch: list(read_records(memoryview(batch))),
+    "dataplane/coordinated_log/batches.py": (
+        "a batch of groups or of share states that does not fit into 64 MiB is passed over",
+        lambda batch: [*read_records(memoryview(batch)), *read_share_states(memoryview(batch))],
     ),
     "dataplane/log/timestamps.py": (
         "a lookup by time, in a thread unless it is short: 256 MiB, else the header stands for the records",
         lambda batch: [BatchLookup(batch, parse_header(batch), 5, 0).find()][1:],
-    ),
-    "dataplane/share/state/records.py": (
-        "a batch of share states that does not fit into 64 MiB is passed over",
-        lambda batch: list(read_share_states(memoryview(batch))),
     ),
     "dataplane/share/leader/source_records.py": (
         "a thread that copies records into dead letters: 16 MiB, else a letter has its headers alone",

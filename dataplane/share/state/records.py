@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ....protocol.errors import KafkaError
 from ....protocol.messages import share_state_records as wire
 from ....protocol.messages.find_coordinator import SharePartition
 from ....protocol.messages.share_state_records import (
@@ -18,19 +16,15 @@ from ....protocol.messages.share_state_records import (
     ShareStateKey,
     ShareUpdateValue,
 )
-from ....protocol.records.record import Record, decode_records
-from ....protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader, walk_batches
-from ....protocol.wire.codec import MalformedMessage, decode, encode
+from ....protocol.records.record import Record
+from ....protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from ....protocol.wire.codec import decode, encode
 from ....protocol.wire.schema import Message
-from ...coordinated_log.batches import KeyValue, TransactionEnd, read_transaction_end
+from ...coordinated_log.batches import KeyValue, TransactionEnd, read_stored
 from ..states import DurableState, StateBatch
 from .stored_state import StoredShareState, Update
 
 _VERSION = struct.Struct(">h")
-_EXPANDED_BYTES_MAX = 64 << 20
-"""The maximum decompressed size of a batch. Brokers write such batches uncompressed and of at most 1 MiB."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,35 +87,9 @@ StoredRecord = StateSnapshot | StateUpdate | TransactionEnd
 
 
 def read_records(data: memoryview) -> Iterator[tuple[int, StoredRecord]]:
-    """Yield the records of whole batches, and the ends of transactions, each with the offset of its batch.
-
-    Records with an unknown key version and damaged records are skipped. Otherwise one such record would keep all
-    share-partitions of the log from being served.
-    """
-    for start, header in walk_batches(data):
-        batch = data[start : start + header.size]
-        try:
-            if header.is_control:
-                end = read_transaction_end(batch, header)
-                if end is not None:
-                    yield header.base_offset, end
-                continue
-            records = list(decode_records(batch, _EXPANDED_BYTES_MAX))
-        except KafkaError as error:
-            logger.error(
-                "passing over the batch of share states at offset %d: %s", header.base_offset, error.message
-            )
-            continue
-        for record in records:
-            try:
-                found = _read_record(record, header)
-            except (MalformedMessage, struct.error, ValueError) as error:
-                logger.error(
-                    "passing over a record of share states behind offset %d: %s", header.base_offset, error
-                )
-                continue
-            if found is not None:
-                yield header.base_offset, found
+    """Yield the records of whole batches, and the ends of transactions, each with the offset of its batch. Damaged
+    records are skipped (`read_stored`)."""
+    return read_stored(data, "share states", _read_record)
 
 
 def _read_record(record: Record, header: BatchHeader) -> StateSnapshot | StateUpdate | None:
