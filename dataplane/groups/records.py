@@ -147,8 +147,8 @@ StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupReco
 
 def read_records(data: memoryview) -> Iterator[StoredRecord]:
     """Yield the records of whole batches, in order. Damaged records are skipped (`read_stored`)."""
-    for _, record in read_stored(data, "groups", _read_record):
-        yield record
+    stored: Iterator[tuple[int, StoredRecord]] = read_stored(data, "groups", _read_record)
+    return (record for _, record in stored)
 
 
 def _read_record(record: Record, header: BatchHeader) -> StoredRecord | None:
