@@ -45,6 +45,7 @@ SOURCES = {
 HEADERS = [
     "protocol/records/_columns.h",
     "protocol/records/_varints.h",
+    "dataplane/log/segments/_headers.h",
     "client/producing/_deliveries.h",
     "client/producing/_murmur2.h",
 ]

@@ -4,22 +4,14 @@
  * producer. The walk ends before the first batch that is not, without an error: recovery in Python reads that batch, and
  * says what is wrong. Files may be damaged; nothing is read beyond what `pread` gave.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../segments/_headers.h"
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define HEADER_SIZE 61 /* record_batch.HEADER_SIZE */
-#define LOG_OVERHEAD 12 /* record_batch.LOG_OVERHEAD */
-#define MAGIC 2
 #define CONTROL_FLAG 0x20
-#define BATCH_LENGTH_AT 8
 #define LEADER_EPOCH_AT 12
-#define MAGIC_AT 16
 #define ATTRIBUTES_AT 22 /* Its low byte, which has all flags. */
-#define LAST_OFFSET_DELTA_AT 23
 #define MAX_TIMESTAMP_AT 35
 #define PRODUCER_ID_AT 43
 
@@ -28,15 +20,6 @@
 #define ENTRIES_MAX 4096   /* Entries that a walk makes at most, of each index. */
 #define OFFSET_ENTRY 8     /* offset_index: >ii */
 #define TIME_ENTRY 12      /* time_index: >qi */
-
-/* A number of 4 or 8 bytes, with its sign. */
-static int64_t number_at(const unsigned char *bytes, int size)
-{
-    uint64_t bits = bytes[0] & 0x80 ? UINT64_MAX : 0;
-    for (int at = 0; at < size; at++)
-        bits = bits << 8 | bytes[at];
-    return (int64_t)bits;
-}
 
 static void put_number(unsigned char *bytes, int64_t number, int size)
 {
@@ -137,17 +120,6 @@ static void go(Walk *walk, Reader *reader)
             break;
     }
     expect_jumps(reader, 0);
-}
-
-/* Sets the arguments, which are all integers; 0 with an exception where one is none. */
-static int read_integers(PyObject *const *given, Py_ssize_t count, int64_t *values)
-{
-    for (Py_ssize_t at = 0; at < count; at++) {
-        values[at] = PyLong_AsLongLong(given[at]);
-        if (values[at] == -1 && PyErr_Occurred())
-            return 0;
-    }
-    return 1;
 }
 
 static PyObject *skim(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
