@@ -1,6 +1,6 @@
 """Hours of mixed load, churn and faults on real processes: reports readings that rise over time, since a rise is a bug.
 
-    python -m benchmarks.soak_real [--minutes 180] [--plot soak-real.svg] [--record FILE]     (make soak-real)
+    python -m benchmarks.soak_real [--minutes 180] [--busy 18] [--plot soak-real.svg] [--record FILE]   (make soak-real)
 
 Three brokers and three quorum nodes. `benchmarks.soak_load` has the load. Once a minute a fault happens, in an order
 that `--seed` decides: the last broker or the last quorum node is killed or stopped, and started again; or any node is
@@ -8,8 +8,11 @@ paused for two seconds. The other nodes are never ended, so their memory is meas
 
 Every ten seconds memory, descriptors, disk and CPU of each process are read, and times of clients. At the end a line is
 fitted to each of them, without the first third of the time. If it rises by more than the allowed amount and more than
-chance explains, the run has found a slope, and exits with 1. It also does so if an acknowledged record was not read, or
-if replicas were not back in sync within two minutes of a fault. `--plot` draws all readings (needs matplotlib).
+chance explains, the run has found a slope, and exits with 1. It also does so if an acknowledged record was not read, if
+replicas were not back in sync within two minutes of a fault, or if a broker was fenced or the quorum changed its term
+without a fault (`benchmarks.soak_watch`). `--plot` draws all readings (needs matplotlib).
+
+With `--busy` that many processes use the processors all the time beside the cluster.
 
 Two rises are reported and do not count. Quorum nodes keep the last metadata records, and the Raft log since the last
 snapshot. At this load it takes an hour until these are full, so their memory and disk only count in runs of three hours
@@ -23,10 +26,12 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvloop
@@ -42,6 +47,7 @@ from .cpu import cpu_s
 from .rounds import record
 from .slopes import Line, Reading, line, without_warm_up
 from .soak_load import SETTINGS, TOPICS, Load
+from .soak_watch import Watch, keep_watching
 
 EVERY_S = 10.0
 FAULT_EVERY_S = 60.0
@@ -67,12 +73,16 @@ class Soak:
         """Readings by unit, and by process."""
         self.faults: list[tuple[float, str]] = []
         self.not_in_sync: list[str] = []
+        self.watch = Watch(self._faults_of, lambda: self.elapsed_s)
 
     @property
     def _nodes(self) -> dict[str, Node]:
         return {f"broker {node.id}": node for node in self._cluster.brokers} | {
             f"quorum {node.id}": node for node in self._cluster.quorum
         }
+
+    def _of(self, role: str) -> dict[str, Node]:
+        return {name: node for name, node in self._nodes.items() if name.startswith(role)}
 
     @property
     def _ended(self) -> list[str]:
@@ -91,13 +101,18 @@ class Soak:
     async def run(self, minutes: float, load: Load) -> list[int]:
         """Run load, faults and readings for this time; return the numbers of lost records."""
         await load.start()
-        breaking = asyncio.create_task(self._break_on())
+        quorum, brokers = self._of("quorum"), self._of("broker")
+        beside = [
+            asyncio.create_task(self._break_on()),
+            asyncio.create_task(keep_watching(self.watch, quorum, brokers)),
+        ]
         while self.elapsed_s < minutes * 60:
             await asyncio.sleep(EVERY_S)
             self._read(load)
-        breaking.cancel()
-        with suppress(asyncio.CancelledError):
-            await breaking
+        for task in beside:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await self._mend()
         return await load.stop()
 
@@ -136,6 +151,9 @@ class Soak:
             await asyncio.sleep(FAULT_EVERY_S)
             await self._break_something()
             await self._wait_in_sync()
+
+    def _faults_of(self, name: str) -> list[float]:
+        return [at_s for at_s, fault in self.faults if fault.endswith(f" {name}")]
 
     async def _break_something(self) -> None:
         name = self._random.choice([*self._ended, *self._nodes])
@@ -252,6 +270,18 @@ def draw(soak: Soak, path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Run processes that do nothing but use a processor."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -260,6 +290,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the faults (any)")
     parser.add_argument("--rate", type=float, default=200, help="records of 1 KB in a second (200)")
     parser.add_argument("--pace", type=float, default=0.5, help="rounds of churn in a second (0.5)")
+    parser.add_argument("--busy", type=int, default=0, help="further processes that are always busy (0)")
     parser.add_argument("--plot", type=Path, help="draw it to this file")
     parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
@@ -267,22 +298,26 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="ottla-soak-") as name,
         ottla_cluster(Path(name), settings=SETTINGS) as cluster,
+        busy_processes(arguments.busy),
     ):
         soak = Soak(cluster, Path(name), arguments.seed)
         lost, load = uvloop.run(run(soak, arguments))
     table, rising = soak.slopes()
     Console(width=120).print(table)
     print(f"{len(soak.faults)} faults; done: {dict(load.done)}; errors: {dict(load.errors)}")
+    print(f"{len(soak.watch.fences)} fences of brokers, {soak.watch.terms} new terms of the quorum")
     found = [
         *(f"a slope: {slope}" for slope in rising),
         *(f"not in sync again within {IN_SYNC_S:.0f} s: {fault}" for fault in soak.not_in_sync),
+        *(f"needless, {happened}" for happened in soak.watch.needless),
         *([f"{len(lost)} acknowledged records were not read: {lost[:5]}"] if lost else []),
     ]
     print("\n".join(found) or "no slope, and nothing lost")
     if arguments.record is not None:
         record(
-            arguments.record, minutes=arguments.minutes, seed=arguments.seed, found=found,
-            faults=soak.faults, done=load.done, errors=load.errors, readings=soak.readings,
+            arguments.record, minutes=arguments.minutes, busy=arguments.busy, seed=arguments.seed, found=found,
+            faults=soak.faults, fences=soak.watch.fences, terms=soak.watch.terms, done=load.done,
+            errors=load.errors, readings=soak.readings,
         )  # fmt: skip
     if arguments.plot is not None:
         try:
