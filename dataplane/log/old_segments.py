@@ -13,10 +13,11 @@ from ...protocol.errors import KafkaError
 from .producers.producer_loading import told_by_batches_from
 from .producers.producer_snapshot import snapshot_path, write_snapshot
 from .retention import segments_to_drop
+from .segments.doomed_files import doom
 from .segments.segment_swap import swap_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from .open_log import OpenLog
@@ -117,8 +118,7 @@ class OldSegments:
             log.log_start_offset = max(log.log_start_offset, segments.first_base)
             log.start_moved = True
             log.leader_epochs.truncate_from_start(log.log_start_offset)
-            for base in bases[:dropped]:
-                snapshot_path(log.directory, base).unlink(missing_ok=True)
+            self._doom_snapshots(bases[:dropped])
             log.on_move()
         return dropped
 
@@ -143,9 +143,13 @@ class OldSegments:
         except KafkaError as error:
             log.fail(error)
             raise
-        for segment in old[1:]:
-            snapshot_path(log.directory, segment.base_offset).unlink(missing_ok=True)
+        self._doom_snapshots(segment.base_offset for segment in old[1:])
         log.on_move()
+
+    def _doom_snapshots(self, offsets: Iterable[int]) -> None:
+        """Rename the producer snapshots at these offsets for deletion. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        for offset in offsets:
+            self._log.segment_list.doomed += doom(snapshot_path(self._log.directory, offset))
 
     def _producers_durable_without(self) -> int:
         """Return the offset below which segments have no producer state that is not durable elsewhere."""

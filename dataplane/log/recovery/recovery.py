@@ -30,9 +30,9 @@ from ..producers.producer_loading import load_producers, rebuild_transaction_ind
 from ..producers.producer_snapshot import snapshot_offsets_among
 from ..producers.producer_state import ProducerStates
 from ..segments.descriptors import FileCache
+from ..segments.doomed_files import DOOMED_SUFFIX
 from ..segments.gaps import GAPS_MARK, has_gaps, noted_gaps
 from ..segments.segment import (
-    DOOMED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,

@@ -14,6 +14,7 @@ from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_search import last_boundary
 from .batch_walk import LOOKUP_CHUNK, SCAN_CHUNK, reading_few, walk_file
 from .descriptors import FileCache, SharedDescriptor
+from .doomed_files import doom
 from .offset_index import OffsetIndex
 from .time_index import TimeIndex
 from .transaction_index import TransactionIndex
@@ -23,7 +24,6 @@ OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 """The suffix of transaction indexes. Such a file exists only for a segment with aborted transactions."""
-DOOMED_SUFFIX = ".deleted"
 POSITION_MAX = 2**31 - 1
 
 
@@ -332,12 +332,5 @@ class Segment:
         doomed = []
         for path in self.files:
             self._files.forget(path)
-            target = path.with_name(path.name + DOOMED_SUFFIX)
-            try:
-                path.rename(target)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise disk_error("rename", path, error) from error
-            doomed.append(target)
+            doomed += doom(path)
         return doomed

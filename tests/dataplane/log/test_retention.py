@@ -223,6 +223,23 @@ def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> N
     log.close(clean=False)
 
 
+def test_dropping_segments_renames_their_files_and_unlinks_none(tmp_path: Path) -> None:
+    """Unlinking waits for a disk that discards blocks, and the event loop drops segments."""
+    folder = tmp_path / "t-0"
+    log = _log(folder, LogConfig(segment_bytes=250, retention_ms=1000))
+    for sequence in range(9):
+        _append(log, 1, NOW, producer=(7, 0, sequence))
+    log.flush()
+    inodes = {entry.inode() for entry in os.scandir(folder)}
+    named = set(folder.glob("*.snapshot"))
+    assert log.old_segments.retain(9, NOW + 2000)
+    gone = named - set(folder.glob("*.snapshot"))
+    assert gone
+    assert inodes <= {entry.inode() for entry in os.scandir(folder)}
+    assert {path.with_name(path.name + ".deleted") for path in gone} <= set(log.doomed)
+    log.close(clean=False)
+
+
 def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> None:
     @dataclass(eq=False)
     class Replica:
