@@ -9,7 +9,9 @@ from functools import partial
 import pytest
 
 from ottla.dataplane.runtime import threads as threads_module
+from ottla.dataplane.storage import directory
 from tests.simulation.machine.files import replacements
+from tests.simulation.machine.installed import untouched_collector
 from tests.simulation.machine.rooms import Room
 from tests.simulation.machine.threads import VirtualLock, VirtualPool, VirtualRLock
 
@@ -27,6 +29,7 @@ def make_room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Room]:
         monkeypatch.setattr(threading, "_allocate_lock", partial(VirtualLock, room.machine))
         monkeypatch.setattr(threading, "RLock", partial(VirtualRLock, room.machine))
         monkeypatch.setattr(threads_module, "ThreadPoolExecutor", partial(VirtualPool, room.machine))
+        monkeypatch.setattr(directory, "only_new_garbage_collected", untouched_collector)
         return room
 
     return make

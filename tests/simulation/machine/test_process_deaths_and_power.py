@@ -7,6 +7,7 @@ safeguard, and one of the scenes finds it.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -213,6 +214,12 @@ def _damages(make_room: Callable[[int], Room], scene: Scene, planted: Planted = 
 @pytest.mark.parametrize("scene", SCENES)
 def test_no_damaged_batch_is_kept(make_room: Callable[[int], Room], scene: Scene) -> None:
     assert not _damages(make_room, scene)
+
+
+def test_a_process_that_dies_while_it_starts_leaves_the_collector_as_it_was(room: Room) -> None:
+    thresholds = gc.get_threshold()
+    _a_start_is_cut_short(room)
+    assert gc.get_threshold() == thresholds
 
 
 # Mutants
