@@ -101,6 +101,8 @@ class TransactionState:
         """A callback for new entries in `wanted`."""
         self.on_not_open: Callable[[], None] = _nothing
         """A callback for the end of the phase OPEN: no more records are accepted."""
+        self.on_closed: Callable[[], None] = _nothing
+        """A callback for the moment from which nothing more becomes part of the transaction."""
         self.judge_epoch: Callable[[KafkaError], Awaitable[KafkaError]] | None = None
         """A function that asks the coordinator about an epoch that a leader has refused. It returns ProducerFenced, or
         the leader's error. None for a writer that has joined, whose owner decides."""
@@ -235,6 +237,8 @@ class TransactionState:
         self.phase = phase
         if phase is not ProducerPhase.OPEN:
             self.on_not_open()
+        if not self.is_open:
+            self.on_closed()
         if phase not in (ProducerPhase.FAILED, ProducerPhase.DEAD):
             self.error = None
 

@@ -13,7 +13,7 @@ An acknowledgement that is refused alone has lost its lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -113,7 +113,7 @@ class AcknowledgementQueue:
             self._sent[place] = parts.pop()
             if not parts:
                 del self._suspects[place]
-        return {place: list(_joined(ranges)) for place, ranges in self._sent.items()}
+        return {place: list(joined(ranges)) for place, ranges in self._sent.items()}
 
     def answered(self, place: Place, code: ErrorCode) -> Answered:
         """Note the answer to the acknowledgements of one partition, and return the decided ones."""
@@ -143,7 +143,8 @@ class AcknowledgementQueue:
         self._suspects.setdefault(place, []).extend(halves)
 
 
-def _joined(ranges: _Ranges) -> Iterator[AcknowledgementRange]:
+def joined(ranges: Mapping[int, AcknowledgementRange]) -> Iterator[AcknowledgementRange]:
+    """Yield ranges in order, by their first offsets, with neighbours of one type joined."""
     current: AcknowledgementRange | None = None
     for first in sorted(ranges):
         following = ranges[first]

@@ -34,6 +34,8 @@ from .tasks import ShareTask, task_of
 
 LOOKAHEAD: Final = 64
 """The number of waiting records among which values of objects are fetched ahead."""
+LAST_S: Final = 1.0
+"""The least time that the cluster has for the last requests of a consumer."""
 TASKS_PER_READ: Final = 2_000
 """The most tasks that one read returns, since making them blocks the event loop."""
 
@@ -127,7 +129,7 @@ class ShareConsumer(ReadWithAwait):
             await self._member.join()
         except BaseException:
             self._life.stopped()
-            await self._fetcher.stop()
+            await self._fetcher.stop(asyncio.get_running_loop().time() + LAST_S)
             await self._cluster.close()
             raise
 
@@ -135,21 +137,27 @@ class ShareConsumer(ReadWithAwait):
         """Let the blocks of tasks end for up to `drain_s`, have all acknowledgements answered, leave the group, and
         close; idempotent. Other tasks of the program are released. A cancelled caller does not interrupt it.
 
-        Call it outside the blocks of tasks, since it waits for them."""
+        The cluster has `request_timeout_ms` for its answers. Call it outside the blocks of tasks, since it waits for
+        them."""
+        await self._stop_within(self._settings.connection.request_timeout_ms / 1000)
+
+    async def _stop_within(self, patience_s: float) -> None:
         if self._life.stop():
-            self._stopping = asyncio.ensure_future(self._stop())
+            self._stopping = asyncio.ensure_future(self._stop(patience_s))
             await asyncio.shield(self._stopping)
         elif self._stopping is not None:
             await asyncio.wait([self._stopping])
 
-    async def _stop(self) -> None:
+    async def _stop(self, patience_s: float) -> None:
         fetcher, group = self._fetcher, self._settings.sharing.group_id
+        loop = asyncio.get_running_loop()
+        until_s = loop.time()
         fetcher.drain()
         fetcher.wake_readers()
         try:
             await self._outstanding.blocks_end(self._settings.sharing.drain_s)
             self._outstanding.release_all()
-            patience_s = self._settings.connection.request_timeout_ms / 1000
+            until_s = loop.time() + patience_s
             if not await fetcher.flush(patience_s):
                 logger.warning(
                     "share group %r: acknowledgements were not answered in %g s", group, patience_s
@@ -158,8 +166,10 @@ class ShareConsumer(ReadWithAwait):
             self._life.stopped()
             if self._referenced is not None:
                 self._referenced.keep(())
-            await fetcher.stop()
-            await self._member.leave()
+            await fetcher.stop(max(until_s, loop.time() + LAST_S))
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(max(until_s, loop.time() + LAST_S)):
+                    await self._member.leave()
             await self._cluster.close()
 
     def assignment(self) -> set[TopicPartition]:
@@ -311,3 +321,8 @@ class ShareConsumer(ReadWithAwait):
 
     def _failed(self, error: KafkaError) -> None:
         self._fetcher.fail(error)
+
+
+async def stop_within(queue: ShareConsumer, patience_s: float) -> None:
+    """Stop a consumer as its method does. The cluster has `patience_s` for its answers."""
+    await queue._stop_within(patience_s)

@@ -1,7 +1,7 @@
 """The fetcher of a share group's member: a share session per leader, and the records that wait for the program.
 
-The driver gives each leader its next request once its last one is answered: renewals first, then a fetch with the
-waiting acknowledgements, or the acknowledgements alone if nothing is to be fetched.
+The driver gives each leader its next request once its last one is answered: renewals first, then acknowledgements of
+transactions, then a fetch with the other acknowledgements, or these alone if nothing is to be fetched.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ class ShareFetcher:
             return False
         return True
 
-    async def stop(self) -> None:
-        """Close the sessions, and end the driver."""
+    async def stop(self, until_s: float) -> None:
+        """Close the sessions, and end the driver, at the latest at a time of the loop."""
         driver, self._driver = self._driver, None
         tasks = [task for task in (driver, self._refreshing) if task is not None]
         for task in tasks:
@@ -184,9 +184,11 @@ class ShareFetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         under_way = [leader.task for leader in self._leaders.values() if leader.task is not None]
         if under_way:
-            await asyncio.wait(under_way, timeout=self._options.request_timeout_ms / 1000)
+            await asyncio.wait(under_way, timeout=max(0.0, until_s - self._now()))
         closes = (leader.close() for leader in self._leaders.values() if leader.task is None)
-        await asyncio.gather(*closes, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await asyncio.gather(*closes, return_exceptions=True)
         for leader in self._leaders.values():
             if leader.task is not None:
                 leader.task.cancel()
@@ -232,7 +234,7 @@ class ShareFetcher:
             if request is not None:
                 leader.task = asyncio.ensure_future(request)
                 leader.task.add_done_callback(partial(self._answered, leader))
-            elif not leader.wanted and leader.is_idle and leader.acks.is_empty:
+            elif not leader.wanted and leader.is_idle and leader.is_settled:
                 del self._leaders[leader.broker_id]
         if self._in_need:
             if self._refreshing is None and now_s >= self._refresh_at_s:
@@ -269,6 +271,8 @@ class ShareFetcher:
         if leader.session.is_open:
             if leader.renewals:
                 return leader.renew()
+            if leader.enlisted:
+                return leader.acknowledge_enlisted()
             if leader.acks.has_suspects or (leader.acks and (leader.is_dry or self._is_draining)):
                 return leader.acknowledge_waiting()
         demand = self._demand(leader)

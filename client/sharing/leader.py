@@ -1,7 +1,7 @@
 """The share session with one leader: requests, their answers, and the locks and acknowledgements of its records.
 
 A session has a single request at a time, over a connection of its own: the broker ends the session with the connection,
-and releases its records.
+and releases its records. The broker keeps records whose acknowledgements are parts of transactions.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ from ...protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from ...protocol.messages.share_transactions import TxnShareAcknowledgeRequest, TxnShareAcknowledgeResponse
 from ..connections.cluster import Cluster
 from ..connections.connection import Connection
 from ..connections.metadata import BrokerAddress
-from ..failures import LostLock, VersionUnsupported
-from .acknowledgements import AcknowledgementQueue, AcknowledgementRange, Answered
+from ..failures import LostLock, TransactionAborted, VersionUnsupported
+from .acknowledgements import LOST, NOT_HELD, AcknowledgementQueue, AcknowledgementRange, Answered
+from .enlisted import EnlistedQueue, EnlistingTransaction
 from .locks import HeldRecord, Locks
 from .places import Place, by_topic
 from .sessions import MemberSession
@@ -47,6 +49,18 @@ RENEWING_VERSION: Final = 2
 NOT_ENABLED: Final = ("not enabled", "share.renew.acknowledge.enable")
 """Parts of the error messages with which brokers of Apache Kafka and of Ottla refuse renewals for the whole group. The
 code is that of a lost lock."""
+KEEPS_SESSION: Final = frozenset(
+    {
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors of a TxnShareAcknowledge as a whole that a broker answers before it looks at the session: nothing has
+changed."""
+UNCHANGED: Final = NOT_HELD | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+"""Errors of a partition in a TxnShareAcknowledge after which no acknowledgement of it is part of the transaction."""
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +104,7 @@ class ShareLeader:
         self.locks = Locks()
         self.acks = AcknowledgementQueue()
         self.renewals = AcknowledgementQueue()
+        self.enlisted = EnlistedQueue()
         self.wanted: frozenset[Place] = frozenset()
         """The partitions to take records of."""
         self.task: asyncio.Task[None] | None = None
@@ -117,7 +132,7 @@ class ShareLeader:
     @property
     def is_settled(self) -> bool:
         """True if all acknowledgements were answered."""
-        return self.acks.is_empty
+        return self.acks.is_empty and self.enlisted.is_empty
 
     # records and their acknowledgements
 
@@ -131,14 +146,34 @@ class ShareLeader:
 
     def acknowledge(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
         """Note an acknowledgement to send, and return it. Raises LostLock."""
-        if held.is_lost:
-            raise LostLock(f"the lock of the record at offset {held.first} is lost: {held.reason}")
+        held.check_lock()
         if kind is AcknowledgeType.RENEW:
             return self._renew(held)
+        self.acks.add(held.place, held.first, held.last, kind)
+        return self._settled(held)
+
+    def acknowledge_in(
+        self, transaction: EnlistingTransaction, held: HeldRecord, kind: AcknowledgeType
+    ) -> Acknowledgement:
+        """Note an acknowledgement to send as a part of a transaction, and return it. Raises LostLock, and
+        VersionUnsupported if the broker has no such acknowledgements."""
+        held.check_lock()
+        assert self._connection is not None  # The record came over it.
+        self._connection.version_for(TxnShareAcknowledgeRequest)
+        self.enlisted.add(transaction, held, kind)
+        return self._settled(held)
+
+    def withdraw(self, transaction: EnlistingTransaction) -> None:
+        """Release the records whose acknowledgements were to become part of a transaction that is over."""
+        for held in self.enlisted.withdraw(transaction):
+            self._give_back(
+                held, TransactionAborted("the transaction was over before the acknowledgement was sent")
+            )
+
+    def _settled(self, held: HeldRecord) -> Acknowledgement:
         held.is_settled = True
         self.locks.drop(held)
         self.renewals.discard(held.place, held.first)
-        self.acks.add(held.place, held.first, held.last, kind)
         answer = self._answers[held] = Acknowledgement()
         return answer
 
@@ -201,7 +236,10 @@ class ShareLeader:
 
     async def acknowledge_waiting(self) -> None:
         """Send the waiting acknowledgements without a fetch. Raises KafkaError."""
-        response = await self._send(self.acks.take(), is_renew=False)
+        connection = await self._connect()
+        if not self.session.is_open:
+            return  # The session has ended with its connection.
+        response = await self._send(connection, self.acks.take(), is_renew=False)
         for place, answer in _answers(response):
             self._settle(place, ErrorCode.of(answer.error_code), answer.error_message)
             self._learn(place, answer.current_leader)
@@ -209,12 +247,14 @@ class ShareLeader:
 
     async def renew(self) -> None:
         """Renew the locks that are due. Raises KafkaError."""
-        ranges = self.renewals.take()
         connection = await self._connect()
+        if not self.session.is_open:
+            return  # The session has ended with its connection.
+        ranges = self.renewals.take()
         if connection.version_for(ShareAcknowledgeRequest) < RENEWING_VERSION:
             self._stop_renewing("the broker cannot renew locks (ShareAcknowledge 2)")
             return
-        response = await self._send(ranges, is_renew=True)
+        response = await self._send(connection, ranges, is_renew=True)
         if response.acquisition_lock_timeout_ms > 0:
             self.locks.duration_s = response.acquisition_lock_timeout_ms / 1000
         for place, answer in _answers(response):
@@ -223,6 +263,37 @@ class ShareLeader:
                 return
             self._settle_renewals(place, ErrorCode.of(answer.error_code), answer.error_message)
         self._unanswered(self.renewals)
+
+    async def acknowledge_enlisted(self) -> None:
+        """Send the waiting acknowledgements of a transaction. Raises KafkaError."""
+        connection = await self._connect()
+        if not self.session.is_open:
+            return  # The session has ended with its connection.
+        transaction, ranges = self.enlisted.take()
+        request = TxnShareAcknowledgeRequest(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer.id,
+            producer_epoch=transaction.producer.epoch,
+            group_id=self._options.group_id,
+            member_id=self._member_id,
+            share_session_epoch=self.session.acknowledge(),
+            topics=_acknowledged_topics(ranges),
+        )
+        response = await connection.request(request, timeout_ms=self._options.request_timeout_ms)
+        if (code := ErrorCode.of(response.error_code)) in KEEPS_SESSION:
+            where = f"acknowledgements in the transaction of {transaction.transactional_id!r}"
+            for held in self.enlisted.unanswered():
+                self._give_back(held, self._refusal(code, where, response.error_message, transaction))
+            return
+        self._check(response.error_code, response.error_message)
+        self.session.answered()
+        self._learn_brokers(response.node_endpoints)
+        for place, answer in _answers(response):
+            self._settle_enlisted(place, ErrorCode.of(answer.error_code), answer.error_message)
+            self._learn(place, answer.current_leader)
+        for held in self.enlisted.unanswered():
+            where = f"acknowledgement of offset {held.first}"
+            self._finish(held.place, held.first, self._cluster.failure(ErrorCode.UNKNOWN_SERVER_ERROR, where))
 
     async def close(self) -> None:
         """Close the session, by which the broker releases its records. Raises KafkaError."""
@@ -245,6 +316,7 @@ class ShareLeader:
         self.session.ended()
         self.acks.clear()
         self.renewals.clear()
+        self.enlisted.clear()
         self._can_renew, self.is_dry = True, True
         self._lose(list(self._held.values()), why)
 
@@ -258,9 +330,8 @@ class ShareLeader:
         return connection
 
     async def _send(
-        self, ranges: Mapping[Place, list[AcknowledgementRange]], *, is_renew: bool
+        self, connection: Connection, ranges: Mapping[Place, list[AcknowledgementRange]], *, is_renew: bool
     ) -> ShareAcknowledgeResponse:
-        connection = await self._connect()
         request = ShareAcknowledgeRequest(
             group_id=self._options.group_id,
             member_id=self._member_id,
@@ -321,6 +392,38 @@ class ShareLeader:
             where = f"acknowledgement of offset {first}"
             self._finish(place, first, self._cluster.failure(code, where, message, operation="READ"))
 
+    def _settle_enlisted(self, place: Place, code: ErrorCode, message: str | None) -> None:
+        """Note the answer for one partition of a request of a transaction. After an error that may have changed
+        something, the broker releases the records with the end of the transaction."""
+        records, text = self.enlisted.answered(place), message or code.message
+        if code in LOST:
+            self._lose(records, text)
+            return
+        for held in records:
+            if code is ErrorCode.INVALID_RECORD_STATE:
+                self._give_back(held, LostLock(f"the lock of a record of the transaction is lost: {text}"))
+                continue
+            where = f"acknowledgement of offset {held.first}"
+            error = self._cluster.failure(code, where, message, operation="READ") if code else None
+            if code in UNCHANGED:
+                self._give_back(held, error)
+            else:
+                self._finish(place, held.first, error)
+
+    def _refusal(
+        self, code: ErrorCode, where: str, message: str | None, transaction: EnlistingTransaction
+    ) -> KafkaError:
+        if code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            name = transaction.transactional_id
+            return self._cluster.failure(code, where, message, operation="WRITE", name=name)
+        return self._cluster.failure(code, where, message, operation="READ", name=self._options.group_id)
+
+    def _give_back(self, held: HeldRecord, error: KafkaError | None) -> None:
+        """Fail the acknowledgement of a record that this member has locked still, and release the record."""
+        if (answer := self._answers.pop(held, None)) is not None:
+            answer.settle(error)
+        self.acks.add(held.place, held.first, held.last, AcknowledgeType.RELEASE)
+
     def _settle_renewals(self, place: Place, code: ErrorCode, message: str | None) -> None:
         answered = self.renewals.answered(place, code)
         now_s = asyncio.get_running_loop().time()
@@ -366,6 +469,7 @@ class ShareLeader:
             self.locks.drop(held)
             self.renewals.discard(held.place, held.first)
             self.acks.discard(held.place, held.first)
+            self.enlisted.discard(held)
             self._held.pop((held.place, held.first), None)
             acknowledged += held in self._answers
             open_tasks += not held.is_settled
@@ -399,7 +503,9 @@ class ShareLeader:
             self._renewed.pop(held).settle(refused)
 
 
-def _answers(response: ShareAcknowledgeResponse) -> list[tuple[Place, AcknowledgedPartition]]:
+def _answers(
+    response: ShareAcknowledgeResponse | TxnShareAcknowledgeResponse,
+) -> list[tuple[Place, AcknowledgedPartition]]:
     return [
         (Place(bytes(topic.topic_id), answer.partition_index), answer)
         for topic in response.responses

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
+from ..failures import LostLock
 from .places import Place
 
 RENEWALS_PER_LOCK: Final = 3
@@ -31,6 +32,11 @@ class HeldRecord:
         """The reason why the lock is lost, for messages."""
         self.is_settled = False
         """True once the record was acknowledged."""
+
+    def check_lock(self) -> None:
+        """Raise LostLock if the lock is lost."""
+        if self.is_lost:
+            raise LostLock(f"the lock of the record at offset {self.first} is lost: {self.reason}")
 
 
 class Locks:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.messages.share_fetch import AcknowledgeType
 from ..failures import ClientClosed, LostLock
 from ..lifecycle import Lifecycle
+from .enlisted import EnlistingTransaction
 from .fetcher import ShareFetcher
+from .leader import ShareLeader
 from .locks import HeldRecord
 from .tasks import Acknowledgement
 
@@ -41,9 +44,25 @@ class OutstandingTasks:
         """Send the acknowledgement of a task, on whose methods programs call it. Raises LostLock, RuntimeError and
         ClientClosed."""
         self._life.check_here(or_stopping=True)
-        if held.is_settled:
-            raise RuntimeError(f"the task at offset {held.first} was acknowledged before")
+        _check_unsettled(held)
         return self._send(held, kind)
+
+    def check_held(self, held: HeldRecord) -> None:
+        """Check that a transaction may acknowledge a task. Raises LostLock, RuntimeError and ClientClosed."""
+        self._life.check_here(or_stopping=True)
+        _check_unsettled(held)
+        held.check_lock()
+
+    def acknowledge_in(
+        self, transaction: EnlistingTransaction, held: HeldRecord, kind: AcknowledgeType
+    ) -> Acknowledgement:
+        """Send the acknowledgement of a task as a part of a transaction. Raises LostLock and VersionUnsupported."""
+        leader = self._leader_of(held)
+        answer = leader.acknowledge_in(transaction, held, kind)
+        transaction.joined_by(leader, partial(self._withdraw, leader, transaction))
+        self._fetcher.done(held)
+        self._fetcher.wake()
+        return answer
 
     def begin_block(self, held: HeldRecord) -> None:
         """Note that a task's block begins. Raises RuntimeError for a task that was acknowledged, LostLock, and
@@ -51,12 +70,11 @@ class OutstandingTasks:
         self._life.check_here(or_stopping=True)
         if held.is_settled and self._life.stopping:
             raise ClientClosed("the share consumer was stopped, and has released the task")
-        if held.is_settled:
-            raise RuntimeError(f"the task at offset {held.first} was acknowledged before")
+        _check_unsettled(held)
         if held.is_lost:
             held.is_settled = True
             self._fetcher.done(held)
-            raise LostLock(f"the lock of the record at offset {held.first} is lost: {held.reason}")
+            held.check_lock()
         self._blocks.add(held)
 
     def end_block(self, held: HeldRecord) -> None:
@@ -93,9 +111,7 @@ class OutstandingTasks:
             )
 
     def _send(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
-        leader = self._fetcher.out.get(held)
-        if leader is None:
-            raise LostLock(f"the lock of the record at offset {held.first} is lost: {held.reason}")
+        leader = self._leader_of(held)
         try:
             return leader.acknowledge(held, kind)
         finally:
@@ -103,6 +119,16 @@ class OutstandingTasks:
                 held.is_settled = True
                 self._fetcher.done(held)
             self._fetcher.wake()
+
+    def _leader_of(self, held: HeldRecord) -> ShareLeader:
+        leader = self._fetcher.out.get(held)
+        if leader is None:
+            raise LostLock(f"the lock of the record at offset {held.first} is lost: {held.reason}")
+        return leader
+
+    def _withdraw(self, leader: ShareLeader, transaction: EnlistingTransaction) -> None:
+        leader.withdraw(transaction)
+        self._fetcher.wake()
 
     def _release_dropped(self, held: HeldRecord) -> None:
         if held.is_settled or held not in self._fetcher.out:
@@ -116,3 +142,8 @@ class OutstandingTasks:
                 held.place.partition,
                 held.first,
             )
+
+
+def _check_unsettled(held: HeldRecord) -> None:
+    if held.is_settled:
+        raise RuntimeError(f"the task at offset {held.first} was acknowledged before")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -14,6 +14,7 @@ from ..failures import LostLock
 from ..lifecycle import UsedWithAwait
 from ..records import ConsumerRecord
 from ..rejection import Reject
+from .enlisted import EnlistingTransaction
 from .locks import HeldRecord
 
 if TYPE_CHECKING:
@@ -83,6 +84,14 @@ class TaskOwner(Protocol):
 
     def acknowledge(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
         """Send an acknowledgement. Raises ClientClosed, and RuntimeError on another loop."""
+
+    def check_held(self, held: HeldRecord) -> None:
+        """Check that a transaction may acknowledge a task. Raises LostLock, RuntimeError and ClientClosed."""
+
+    def acknowledge_in(
+        self, transaction: EnlistingTransaction, held: HeldRecord, kind: AcknowledgeType
+    ) -> Acknowledgement:
+        """Send an acknowledgement as a part of a transaction. Raises LostLock and VersionUnsupported."""
 
     def begin_block(self, held: HeldRecord) -> None:
         """Note that a task's block begins, for which the end of the consumer waits."""
@@ -178,6 +187,11 @@ class ShareTask(ConsumerRecord, UsedWithAwait):
         and an acknowledgement raises LostLock."""
         return self._held.is_lost
 
+    @property
+    def acknowledged(self) -> bool:
+        """True once the program has accepted, released or rejected the task, or acknowledged it in a transaction."""
+        return self._held.is_settled
+
     def accept(self) -> Acknowledgement:
         """Acknowledge that the program has processed the record. The group does not deliver the record again.
 
@@ -240,3 +254,14 @@ def task_of(record: ConsumerRecord, held: HeldRecord, owner: TaskOwner) -> Share
 def block_of(task: ShareTask) -> TaskBlock:
     """Return a new block of a task."""
     return TaskBlock(task, task._held, task._owner)
+
+
+def enlist(
+    tasks: Iterable[ShareTask], transaction: EnlistingTransaction, kind: AcknowledgeType
+) -> list[Acknowledgement]:
+    """Acknowledge tasks as parts of a transaction. Raises LostLock, RuntimeError for a task that was acknowledged
+    before, and ClientClosed: then no task is acknowledged. Raises VersionUnsupported."""
+    chosen = dict.fromkeys((task._owner, task._held) for task in tasks)
+    for owner, held in chosen:
+        owner.check_held(held)
+    return [owner.acknowledge_in(transaction, held, kind) for owner, held in chosen]

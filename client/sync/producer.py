@@ -26,11 +26,13 @@ from ..producing.record_writer import RecordWriter
 from ..records import Committable, TopicPartition
 from ..spool.spool import Spooled
 from ..transactions import transaction, writer
+from ..transactions.share_acknowledgements import AcknowledgementKind
 from ..transactions.transaction import Receipt, WriterReceipt
 from ..transactions.transactions import CommitResult
 from .facade import Facade, blocking
 from .handover import Delivery, Handover, Sent, SpooledDelivery
 from .loop_thread import shared_loop
+from .share_consumer import ShareTask, inner_task
 
 if TYPE_CHECKING:
     import pyarrow
@@ -238,6 +240,16 @@ class Transaction:
     def include(self, *receipts: Receipt) -> None:
         """Include the records of these writers, by their receipts, in the commit."""
         self._inner.include(*receipts)
+
+    def acknowledge(self, *tasks: ShareTask, kind: AcknowledgementKind = "accept") -> None:
+        """Acknowledge tasks of share groups with the commit, which any thread may do. See
+        `ottla.Transaction.acknowledge`."""
+        inner = [inner_task(task) for task in tasks]
+
+        async def acknowledge() -> None:
+            self._inner.acknowledge(*inner, kind=kind)
+
+        self._loop.run(acknowledge())
 
     def commit(self, writers: Iterable[Receipt] = (), *, timeout_ms: float | None = None) -> CommitResult:
         """Commit the writes of the owner and of exactly these writers. See `ottla.Transaction.commit`."""

@@ -43,6 +43,11 @@ class ShareTask(ConsumerRecord):
         """True once another member may get the record. See `ottla.ShareTask.lost`."""
         return self._task.lost
 
+    @property
+    def acknowledged(self) -> bool:
+        """True once the task was acknowledged. See `ottla.ShareTask.acknowledged`."""
+        return self._task.acknowledged
+
     def accept(self) -> Future[None]:
         """Acknowledge that the program has processed the record. The group does not deliver the record again. See
         `ottla.ShareTask.accept`."""
@@ -102,6 +107,13 @@ def _task_of(task: tasks.ShareTask, thread: LoopThread) -> ShareTask:
     made._thread = thread
     made._block = None
     return made
+
+
+def inner_task(task: ShareTask) -> tasks.ShareTask:
+    """Return the task of the asynchronous consumer. Raises TypeError for another object."""
+    if not isinstance(task, ShareTask):
+        raise TypeError(f"a transaction acknowledges tasks of an ottla.sync.ShareConsumer, not {task!r}")
+    return task._task
 
 
 def _settle(answered: Future[None], answer: tasks.Acknowledgement) -> None:

@@ -11,6 +11,8 @@ from ...protocol.errors import KafkaError
 from ..failures import OutOfTurn, TransactionFailed
 from ..kinds import fitted
 from ..producing.transaction_state import ProducerPhase
+from ..sharing.tasks import ShareTask
+from .share_acknowledgements import AcknowledgementKind
 from .transactions import CommitResult, Shared, Transactions
 
 _RECEIPT = "w1"
@@ -89,6 +91,27 @@ class Transaction:
     def include(self, *receipts: Receipt) -> None:
         """Include the records of these writers in the commit."""
         self._writers += [receipt_of(receipt) for receipt in receipts]
+
+    def acknowledge(self, *tasks: ShareTask, kind: AcknowledgementKind = "accept") -> None:
+        """Acknowledge tasks of share groups with the commit: the tasks end together with the records of the
+        transaction, or not at all.
+
+            async for task in queue:
+                async with task, producer.transaction() as transaction:
+                    await producer.send("receipts", task.value)
+                    transaction.acknowledge(task)
+
+        `kind` is "accept", "release" or "reject", as the methods of a task. Returns at once. The block of such a task
+        acknowledges nothing more, and the consumer does not renew its lock. An abort makes the task available again,
+        also for other members, and its delivery count stays raised.
+
+        Raises LostLock for a task whose lock is lost, and RuntimeError for a task that was acknowledged before. Raises
+        VersionUnsupported if the cluster has no such acknowledgements. Then no task of this call is acknowledged. If
+        the cluster refuses an acknowledgement later, the commit raises TransactionFailed with the reason as its cause.
+        A group with a topic for dead letters refuses "reject". The consumer's user needs WRITE on the transactional id.
+        """
+        self._check()
+        self._transactions.acknowledge(tasks, kind)
 
     async def commit(self, writers: Iterable[Receipt] = ()) -> CommitResult:
         """Commit the records of the owner and of exactly these writers, including those of `include`; records of other

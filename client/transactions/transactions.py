@@ -9,7 +9,7 @@ one after the other over one connection: the cluster must never see them in anot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -47,8 +47,10 @@ from ..producing.accumulator import ProducerIdentity
 from ..producing.sender import Sender
 from ..producing.transaction_state import FENCED, ProducerPhase, TransactionState
 from ..records import OffsetAndMetadata, TopicPartition
+from ..sharing.tasks import ShareTask
 from .additions import FATAL, addition, addition_failure, offset_commit, offsets_failure
 from .questions import Failure, ProducerQuestions, failure_of
+from .share_acknowledgements import ShareAcknowledgements
 
 LANE: Final = "transactions"
 VERSION_FEATURE: Final = "transaction.version"
@@ -125,6 +127,9 @@ class Transactions:
         self._questions = ProducerQuestions(
             f"transactional id {state.transactional_id!r}", options.patience_s, options.retry_backoff_max_ms
         )
+        self._acknowledgements = ShareAcknowledgements(
+            state.transactional_id, self._questions, self._acknowledgement_refused
+        )
         self._adding = False
         self._asking = 0  # number of requests in flight that the transaction depends on
         self._ending = False
@@ -133,6 +138,7 @@ class Transactions:
         """Number of a transaction, and the task that asks the coordinator whether its producer is fenced."""
         state.on_wanted = self._begin_adding
         state.judge_epoch = self._judge_epoch
+        state.on_closed = self._acknowledgements.close
 
     @property
     def phase(self) -> ProducerPhase:
@@ -206,6 +212,7 @@ class Transactions:
                 self._state.committing()
             try:
                 await self._sender.flush()
+                await self._acknowledgements.answered()
             except asyncio.CancelledError:
                 self._state.not_committing()
                 raise
@@ -251,32 +258,27 @@ class Transactions:
                 _FIRST_OFFSETS_THAT_ADD if self._state.adds_by_writing else _FIRST_OFFSETS_THAT_ADD - 1,
             )
 
-    async def acknowledge_records(self, ask: Callable[[str, ProducerIdentity], Awaitable[None]]) -> None:
-        """Acknowledge records of share groups with the transaction.
+    def acknowledge(self, tasks: Iterable[ShareTask], kind: str) -> None:
+        """Acknowledge tasks of share groups with the transaction. A refusal fails the transaction.
 
-        `ask` sends TxnShareAcknowledge over a share session, under the transactional id and the identity that it gets.
-        It raises KafkaError if an acknowledgement was refused, or may not have arrived: the transaction then fails, and
-        has to be aborted. Raises VersionUnsupported below transaction version 2.
+        Raises VersionUnsupported below transaction version 2, and the errors of `ShareAcknowledgements.add`.
         """
-        self._life.check_loop()
+        self._life.check_here()
         self._state.require(ProducerPhase.OPEN)
         if not self._state.adds_by_writing:
             raise VersionUnsupported(
                 f"records cannot be acknowledged in transactions: the cluster has {VERSION_FEATURE} below 2"
             )
+        self._acknowledgements.add(tasks, kind, self._identity, self._state.while_it_lasts())
         self._state.reached_cluster = True
-        useful = self._state.while_it_lasts()
-        with self._before_the_end():
-            try:
-                await ask(self._state.transactional_id, self._identity)
-            except KafkaError as error:
-                if not useful():
-                    raise TransactionAborted(f"the transaction is over ({error})") from error
-                raise self._failed(error, fatal=False) from error
-            except asyncio.CancelledError:
-                if useful():
-                    self._failed(RequestTimedOut("acknowledgements: the caller gave up waiting"), fatal=False)
-                raise
+
+    async def _acknowledgement_refused(self, error: KafkaError, useful: Callable[[], bool]) -> None:
+        if useful() and error.code in FENCED:
+            error = await self._judge_epoch(error)
+        if (
+            useful()
+        ):  # A consumer may lack a right that the producer has, so no other error ends the producer.
+            self._failed(error, fatal=isinstance(error, ProducerFenced))
 
     async def close(self) -> None:
         """Abort an open transaction if that can be done soon."""
@@ -284,6 +286,7 @@ class Transactions:
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await self.abort()
+        self._acknowledgements.close()
         self._questions.close()
 
     @contextmanager

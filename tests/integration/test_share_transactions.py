@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.conftest import create
-from tests.integration.test_share_consumers import consumer, from_the_beginning, poll
+from tests.integration.test_share_consumers import from_the_beginning
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -34,13 +34,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 @pytest.fixture(scope="module")
 def admin(cluster: RunningCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap})
-
-
-def join(cluster: RunningCluster, group: str, topic: str) -> None:
-    """Let a member take records, so that the states of the partitions are initialized. It gives the records back."""
-    taken: list[object] = []
-    with consumer(cluster, group, topic, "explicit") as member:
-        poll(member, lambda: bool(taken), taken.append)
 
 
 class Workers:
@@ -114,7 +107,6 @@ def test_each_task_has_one_output(
     tasks, outputs = create(admin, PARTITIONS), create(admin, PARTITIONS)
     group = from_the_beginning(cluster, f"bank-{killed}", share__delivery__count__limit="10")
     values = produce(cluster, tasks, 2_000)
-    join(cluster, group, tasks)
     read = Outputs(cluster, outputs)
     workers = Workers(cluster, tmp_path, group, tasks, outputs)
     try:
