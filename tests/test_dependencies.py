@@ -25,6 +25,8 @@ FIXED_IN = {
     "pyarrow": ("23.0.1", "CVE-2026-25087: use after free in the reader of IPC files", "2026-02"),
     "pyyaml": ("5.4", "CVE-2020-14343: a full loader that runs code", "2021-02"),
     "setuptools": ("83.0.0", "PYSEC-2026-3447; CVE-2025-47273: paths of downloads", "2026-07"),
+    # Of PyPA's database, the state of 2024-10 was readable on 2026-11-30: these two holes, and no entry for pyiceberg.
+    "sqlalchemy": ("1.3.0", "CVE-2019-7164, CVE-2019-7548: SQL in `order_by` and `group_by`", "2019-02"),
     "starlette": ("1.1.0", "CVE-2026-48818: UNC paths; CVE-2026-48710: hosts without a check", "2026-05"),
 }
 # No advisory is known of the versions that `pyproject.toml` allows. A new dependency is looked up, then listed here.
@@ -45,7 +47,6 @@ WITHOUT_ADVISORIES = {
     "pyspark",
     "rich",
     "shtab",
-    "sqlalchemy",
     "uvicorn",
     "uvloop",
     "zstandard",

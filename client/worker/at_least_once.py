@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class AtLeastOnce:
-    """The commits of one worker, and the records that it sends before them."""
+    """The commits of a worker, and the worker's records that are sent before a commit."""
 
     def __init__(
         self,

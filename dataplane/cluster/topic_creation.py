@@ -131,7 +131,7 @@ class TopicCreator:
         return dict.fromkeys(wanted, ErrorCode.REQUEST_TIMED_OUT) | outcomes
 
     async def create_with(self, name: str, configs: Mapping[str, str]) -> None:
-        """Create a topic with these settings. A topic that exists stays as it is. Raises KafkaError."""
+        """Create a topic with these settings. An existing topic is not changed. Raises KafkaError."""
         topic = NewTopic(
             name=name,
             num_partitions=self.defaults.num_partitions,

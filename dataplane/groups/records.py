@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: keys and values as Kafka writes them, so that its tools can read them.
+"""Records of `__consumer_offsets`: keys and values in Kafka's format, which Kafka's tools read.
 
 A key starts with its version: 0 and 1 are offset commits, 2 is a classic group, 3 to 8 are a consumer group's
 (`consumer.records`), 10 to 15 a share group's (`share.records`). A null value is a tombstone.

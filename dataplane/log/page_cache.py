@@ -41,7 +41,7 @@ class PageCache(NamedTuple):
     """The device of the file system (`st_dev`)."""
     superblock: int
     """The inode of the folder that the kernel made in `/sys/fs` when the file system was mounted. The kernel does not
-    use the number again, and all containers see the same one."""
+    use the number again, and all containers see the same number."""
     errors: int
     """The number of errors that the file system has counted. It may be read-only after them, so that a broker cannot
     remove its note."""

@@ -444,10 +444,9 @@ class LogDirectory:
             self._doomed_folders.append(target)
 
     def set_aside(self, topic: str, partition: int) -> Path | None:
-        """Rename the log's folder so that no process uses it, and keep it. Returns the new path, or None without such a
-        log.
+        """Rename the folder of a log, and keep its files: no broker uses a folder of the new name.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        Returns the new path, or None if there is no log of this partition. Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._rename_away(topic, partition, STRAY_SUFFIX)
 

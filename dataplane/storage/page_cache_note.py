@@ -1,4 +1,4 @@
-"""A note in a data folder: the page cache that has all that was written to the folder's logs.
+"""A note in a data folder: the identity of the page cache with all writes to the folder's logs.
 
 It tells the next start whether only the broker's process died, or the machine with it. The note is removed before any
 log is opened. It is written again once all logs of the folder are open, before anything is appended, and only if none

@@ -12,72 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 from ottla import Admin, NewTopic, Producer, Reject, Retry, Worker, WorkerRecord
 from ottla.client.worker.at_least_once import AtLeastOnce
 from ottla.client.worker.exactly_once import InTransactions
+from tests.killed_at_moments import Moments, forked, play
 
 RECORDS, KEYS, PARTITIONS = 24, 6, 2
 DEADLINE_S = 60
 COMMIT_PATH = ((AtLeastOnce, "_commit"), (AtLeastOnce, "_send"), (InTransactions, "_batch"))
-NEVER = 0
 
 
 def is_rejected(number: int) -> bool:
     """Return whether the record of this number becomes a dead letter."""
     return number % 7 == 3
-
-
-class Moments:
-    """The number of moments that have passed, and the moment at which the process is killed."""
-
-    def __init__(self, killed_at: int) -> None:
-        self.passed = 0
-        self._killed_at = killed_at
-
-    def watch(self) -> None:
-        """Pass a moment at each suspension and each end of the coroutines of the commit path."""
-        for owner, name in COMMIT_PATH:
-            setattr(owner, name, self._driving(getattr(owner, name)))
-
-    def pass_one(self) -> None:
-        """Count a moment, and die if it is the chosen one."""
-        self.passed += 1
-        if self.passed == self._killed_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def _driving(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Driven]:
-        return lambda *arguments: Driven(function(*arguments), self)
-
-
-class Driven:
-    """A coroutine that is driven step by step, with a moment after each step."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], moments: Moments) -> None:
-        self._coroutine = coroutine
-        self._moments = moments
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        error: BaseException | None = None
-        while True:
-            try:
-                waited = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
-            except StopIteration as end:
-                self._moments.pass_one()
-                return end.value
-            self._moments.pass_one()
-            error = None
-            try:
-                yield waited
-            except BaseException as thrown:
-                error = thrown
 
 
 async def prepare(servers: str, topic: str) -> None:
@@ -137,19 +88,6 @@ async def work(servers: str, topic: str, notes: Path, mode: str) -> None:
     await running
 
 
-def forked(run: Callable[[], None]) -> int:
-    """Run a function in a child process, and return its wait status."""
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1]
-    try:
-        run()
-    except BaseException as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        os._exit(1)
-    os._exit(0)
-
-
 class Play:
     """The kills of one cluster, mode and folder."""
 
@@ -157,6 +95,7 @@ class Play:
         self._servers = servers
         self._folder = folder
         self._mode = mode
+        self.passed = folder / "passed"
 
     def moment(self, killed_at: int) -> bool:
         """Kill a worker at a moment, and let another finish. Return whether the first has finished before."""
@@ -171,30 +110,21 @@ class Play:
         print(topic, "whole" if is_whole else "killed", flush=True)
         return is_whole
 
-    def moments(self, chosen: str) -> Iterable[int]:
-        """Return the chosen moments."""
-        if chosen == "all":
-            return count(1)
-        assert self.moment(NEVER)
-        last, steps = int((self._folder / "passed").read_text()), int(chosen) - 1
-        return sorted({1 + (last - 1) * step // steps for step in range(steps + 1)})
-
     def _first(self, topic: str, notes: Path, killed_at: int) -> None:
         asyncio.run(prepare(self._servers, topic))
         moments = Moments(killed_at)
-        moments.watch()
+        for owner, name in COMMIT_PATH:
+            moments.watch(owner, name)
         asyncio.run(work(self._servers, topic, notes, self._mode))
-        (self._folder / "passed").write_text(str(moments.passed))
+        self.passed.write_text(str(moments.passed))
 
 
 def main() -> None:
     """Play the chosen moments."""
     logging.disable(logging.ERROR)  # Retries and letters are as planned.
     servers, folder, mode, chosen = sys.argv[1:]
-    play = Play(servers, Path(folder), mode)
-    for moment in play.moments(chosen):
-        if play.moment(moment) and chosen == "all":
-            return
+    kills = Play(servers, Path(folder), mode)
+    play(kills.moment, kills.passed, chosen)
 
 
 if __name__ == "__main__":

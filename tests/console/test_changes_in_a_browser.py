@@ -5,7 +5,7 @@ They need Chromium and Playwright, and are skipped where one is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ from tests.console.brokers_with_replicas import ReplicasAdmin, partition_on
 from tests.console.fakes import HOSTILE, topic
 from tests.console.served import PATIENCE_S, ServedConsole
 from tests.console.test_acls import READS, Authorizing
-from tests.console.test_console_in_a_browser import violations
+from tests.console.test_console_in_a_browser import show_on, violations
 from tests.console.test_quotas import Limiting
 from tests.console.test_reassignments import ORDERS
 from tests.console.test_users import ANN, ANN_TOO, WithUsers
@@ -42,6 +42,7 @@ FORMS: dict[str, dict[str, str]] = {
     "/reassignments/unclean?topic=lost": {"again": "lost"},
 }
 """Forms, each with the fields that a user fills in."""
+SCREENS = (("light", 1440), ("dark", 360))
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -115,28 +116,29 @@ def fill(page: Page, fields: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("address", FORMS)
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 360)])
-def test_forms_and_previews_are_accessible(
-    chromium: Browser, console: ServedConsole, address: str, scheme: Any, width: int
-) -> None:
-    page = opened(chromium, console, address, color_scheme=scheme, viewport={"width": width, "height": 844})
-    for is_preview in (False, True):
-        if is_preview:
-            fill(page, FORMS[address])
-        assert violations(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+def test_forms_and_previews_are_accessible(chromium: Browser, console: ServedConsole, address: str) -> None:
+    page = opened(chromium, console, address)
+    check_on(page, SCREENS)
+    fill(page, FORMS[address])
+    check_on(page, reversed(SCREENS))
     page.context.close()
 
 
 @pytest.mark.parametrize("address", ["/reassignments", "/access", "/topics/topic?name=turned"])
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 360)])
 def test_pages_with_links_to_forms_are_accessible(
-    chromium: Browser, console: ServedConsole, address: str, scheme: Any, width: int
+    chromium: Browser, console: ServedConsole, address: str
 ) -> None:
-    page = opened(chromium, console, address, color_scheme=scheme, viewport={"width": width, "height": 844})
-    assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page = opened(chromium, console, address)
+    check_on(page, SCREENS)
     page.context.close()
+
+
+def check_on(page: Page, screens: Iterable[tuple[str, int]]) -> None:
+    """Check that axe finds nothing on these screens, and that the page is not wider. The last screen stays."""
+    for scheme, width in screens:
+        show_on(page, scheme, width)
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_user_is_created_without_javascript(

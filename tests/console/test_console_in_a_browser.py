@@ -44,6 +44,8 @@ PAGES = (
     "/topics/alter?name=orders&as=lines",
     "/brokers/alter?id=1",
 )
+SCREENS = (("light", 1440), ("dark", 390))
+"""Colour schemes and widths in which pages are shown."""
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -132,12 +134,18 @@ def tab(context: BrowserContext, console: ServedConsole) -> Tab:
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_pages_break_no_rule_of_their_policy(tab: Tab, address: str) -> None:
+def test_a_page_keeps_all_rules_on_each_screen(tab: Tab, address: str) -> None:
+    """The page's policy, what axe requires on a screen and on a phone, and the width of a small phone."""
     page = tab.open(address)
     if page.locator("body[data-events]").count():
         tab.until("live")
     assert tab.faults == []
     assert page.evaluate("getComputedStyle(document.body).margin") == "0px"  # the style sheet was taken
+    for screen in SCREENS:
+        show_on(page, *screen)
+        assert violations(page) == []
+    show_on(page, "light", 360)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_page_is_kept_up_to_date(admin: FakeAdmin, tab: Tab) -> None:
@@ -355,14 +363,6 @@ def test_without_javascript_settings_are_changed_in_rows(
     context.close()
 
 
-@pytest.mark.parametrize("address", PAGES)
-def test_a_phone_is_wide_enough(chromium: Browser, console: ServedConsole, address: str) -> None:
-    context = chromium.new_context(viewport={"width": 360, "height": 740})
-    page = Tab(context, console).open(address)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    context.close()
-
-
 def shown_records(page: Page, *values: bytes, **query: str) -> None:
     """Show records with these values, and a key and headers, in place of the page's table."""
     records = [record(value, b"a key", [("trace", b"4711")], offset=at) for at, value in enumerate(values)]
@@ -431,41 +431,35 @@ def test_a_record_opens_by_keyboard(tab: Tab) -> None:
 
 
 @pytest.mark.parametrize("address", ["/messages", "/topics", "/audits", "/access", "/transactions/hanging"])
-@pytest.mark.parametrize("width", [360, 390, 1280])
-def test_a_label_stands_beside_its_field(
-    chromium: Browser, console: ServedConsole, address: str, width: int
-) -> None:
-    context = chromium.new_context(viewport={"width": width, "height": 844})
-    page = Tab(context, console).open(address)
-    pairs = page.evaluate(
-        """[...document.querySelectorAll('.search > span, .search > label[for]')].map((one) => {
-            const label = one.closest('span')?.querySelector('label') ?? one;
-            const [words, field] = [label, label.control].map((side) => side.getBoundingClientRect());
-            const middle = (field.top + field.bottom) / 2;
-            const between = field.left - words.right;
-            return [label.textContent, words.top < middle && middle < words.bottom && 0 <= between && between < 120];
-        })"""
-    )
-    assert len(pairs) >= 1
-    assert [text for text, is_beside in pairs if not is_beside] == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    context.close()
-
-
-@pytest.mark.parametrize("address", PAGES)
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
-def test_axe_finds_nothing(
-    chromium: Browser, console: ServedConsole, address: str, scheme: Any, width: int
-) -> None:
-    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 844})
-    assert violations(Tab(context, console).open(address)) == []
-    context.close()
+def test_a_label_stands_beside_its_field(tab: Tab, address: str) -> None:
+    page = tab.open(address)
+    for width in (1280, 390, 360):
+        show_on(page, "light", width)
+        pairs = page.evaluate(
+            """[...document.querySelectorAll('.search > span, .search > label[for]')].map((one) => {
+                const label = one.closest('span')?.querySelector('label') ?? one;
+                const [words, field] = [label, label.control].map((side) => side.getBoundingClientRect());
+                const middle = (field.top + field.bottom) / 2;
+                const between = field.left - words.right;
+                const isBeside = 0 <= between && between < 120;
+                return [label.textContent, words.top < middle && middle < words.bottom && isBeside];
+            })"""
+        )
+        assert len(pairs) >= 1
+        assert [text for text, is_beside in pairs if not is_beside] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_axe_finds_what_is_wrong(tab: Tab) -> None:
     page = tab.open("/topics")
     page.evaluate("document.querySelector('label').remove(); document.body.style.color = '#eee'")
     assert {name for name, _ in violations(page)} >= {"label", "color-contrast"}
+
+
+def show_on(page: Page, scheme: Any, width: int) -> None:
+    """Show a page in a colour scheme, on a screen of this width."""
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 844})
 
 
 def violations(page: Page) -> list[tuple[str, list[str]]]:

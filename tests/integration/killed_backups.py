@@ -15,7 +15,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +26,13 @@ from ottla.client.backup.reading import read_catalog, read_cut
 from ottla.client.backup.restore import Restore, prepare
 from ottla.client.backup.run import Backup, open_backup
 from ottla.client.objects.opening import open_store
-from tests.client.killed_at_awaits import NEVER, Driven, Moments, forked
+from tests.killed_at_moments import Moments, forked, play
 
 WATCHED_S = 0.2
 CUTS = 2
+RUN = ((runs, "take_lease"), (Backup, "cut"), (Backup, "close"))
+"""The coroutines of a backup, from its lease to its end."""
 STEPS = ("_begun", "_copied", "_check_unread", "promote_mirror", "delete_mirror")
-
-
-class KilledRun(Moments):
-    """The moments of a backup, from its lease to its end."""
-
-    def watch(self) -> None:
-        """Pass a moment at each suspension of the lease, the cuts and the end."""
-        for owner, name in ((runs, "take_lease"), (Backup, "cut"), (Backup, "close")):
-            setattr(owner, name, self._driven(getattr(owner, name)))
-
-    def _driven(self, function: Callable[..., Any]) -> Callable[..., Driven]:
-        return lambda *arguments: Driven(function(*arguments), self)
 
 
 async def back_up(servers: str, folder: Path, topic: str, cuts: int) -> None:
@@ -95,22 +84,9 @@ class Play:
         self._servers = servers
         self._folder = folder
         self._topic = topic
-        self._passed = folder.with_suffix(".passed")
+        self.passed = folder.with_suffix(".passed")
 
-    def kill_backups(self, chosen: str) -> None:
-        """Kill backups at the chosen moments."""
-        for moment in self._moments(chosen):
-            if self._kill_backup(moment) and chosen == "all":
-                return
-
-    def _moments(self, chosen: str) -> Iterable[int]:
-        if chosen == "all":
-            return count(1)
-        assert self._kill_backup(NEVER)
-        last, steps = int(self._passed.read_text()), int(chosen) - 1
-        return sorted({1 + (last - 1) * step // steps for step in range(steps + 1)})
-
-    def _kill_backup(self, moment: int) -> bool:
+    def kill_backup(self, moment: int) -> bool:
         """Kill a backup at a moment, and let another make a cut. Return whether the first has finished before."""
         status = forked(lambda: self._first(moment))
         if status:
@@ -121,10 +97,11 @@ class Play:
         return status == 0
 
     def _first(self, moment: int) -> None:
-        moments = KilledRun(moment)
-        moments.watch()
+        moments = Moments(moment)
+        for owner, name in RUN:
+            moments.watch(owner, name)
         asyncio.run(back_up(self._servers, self._folder, self._topic, CUTS))
-        self._passed.write_text(str(moments.passed))
+        self.passed.write_text(str(moments.passed))
 
     def kill_restorations(self, steps: Iterable[str]) -> None:
         """Kill a restoration after each of these steps, and let another process finish it."""
@@ -142,11 +119,11 @@ class Play:
 def main() -> None:
     """Play the chosen moments or steps."""
     servers, folder, topic, mode, chosen = sys.argv[1:]
-    play = Play(servers, Path(folder), topic)
+    kills = Play(servers, Path(folder), topic)
     if mode == "backup":
-        play.kill_backups(chosen)
+        play(kills.kill_backup, kills.passed, chosen)
     else:
-        play.kill_restorations(STEPS if chosen == "all" else chosen.split(","))
+        kills.kill_restorations(STEPS if chosen == "all" else chosen.split(","))
 
 
 if __name__ == "__main__":

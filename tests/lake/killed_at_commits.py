@@ -12,10 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterable
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +23,19 @@ from ottla import Admin, NewTopic, Producer
 from ottla.lake.iceberg.catalogs import LakePlace
 from ottla.lake.iceberg.files import DataFiles
 from ottla.lake.worker import LakeOptions, LakeWorker
+from tests.killed_at_moments import Moments, forked, play
 
 TRANSFERS = 12
 BAD = b"no JSON"
-NEVER = 0
 
 
-class Moments:
-    """The number of moments that have passed, and the moment at which the process is killed."""
-
-    def __init__(self, killed_at: int) -> None:
-        self.passed = 0
-        self._killed_at = killed_at
+class CommitMoments(Moments):
+    """The moments around commits."""
 
     def watch(self) -> None:
         """Pass a moment before and after each commit, and after the files of a round."""
         SqlCatalog.commit_table = self._around(SqlCatalog.commit_table)
         DataFiles.finish = self._around(DataFiles.finish)
-
-    def pass_one(self) -> None:
-        """Count a moment, and die if it is the chosen one."""
-        self.passed += 1
-        if self.passed == self._killed_at:
-            os.kill(os.getpid(), signal.SIGKILL)
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*arguments: Any, **named: Any) -> Any:
@@ -102,25 +90,13 @@ async def work(servers: str, folder: Path, moment: int) -> None:
     assert await LakeWorker(options).run()
 
 
-def forked(run: Callable[[], None]) -> int:
-    """Run a function in a child process, and return its wait status."""
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1]
-    try:
-        run()
-    except BaseException as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        os._exit(1)
-    os._exit(0)
-
-
 class Play:
     """The kills of one cluster and folder."""
 
     def __init__(self, servers: str, folder: Path) -> None:
         self._servers = servers
         self._folder = folder
+        self.passed = folder / "passed"
 
     def moment(self, killed_at: int) -> bool:
         """Kill a worker at a moment, and let another finish. Return whether the first has finished before."""
@@ -133,33 +109,23 @@ class Play:
         print(killed_at, "whole" if is_whole else "killed", flush=True)
         return is_whole
 
-    def moments(self, chosen: str) -> Iterable[int]:
-        """Return the chosen moments."""
-        if chosen == "all":
-            return count(1)
-        assert self.moment(NEVER)
-        last, steps = int((self._folder / "passed").read_text()), int(chosen) - 1
-        return sorted({1 + (last - 1) * step // steps for step in range(steps + 1)})
-
     def _lake(self, moment: int) -> Path:
         return self._folder / f"lake-{moment}"
 
     def _first(self, killed_at: int) -> None:
         asyncio.run(prepare(self._servers, killed_at))
-        moments = Moments(killed_at)
+        moments = CommitMoments(killed_at)
         moments.watch()
         asyncio.run(work(self._servers, self._lake(killed_at), killed_at))
-        (self._folder / "passed").write_text(str(moments.passed))
+        self.passed.write_text(str(moments.passed))
 
 
 def main() -> None:
     """Play the chosen moments."""
     logging.disable(logging.ERROR)  # Dead letters are as planned.
     servers, folder, chosen = sys.argv[1:]
-    play = Play(servers, Path(folder))
-    for moment in play.moments(chosen):
-        if play.moment(moment) and chosen == "all":
-            return
+    kills = Play(servers, Path(folder))
+    play(kills.moment, kills.passed, chosen)
 
 
 if __name__ == "__main__":

@@ -248,10 +248,9 @@ def _restored(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Consum
 
 
 def _restored_state(value: ConsumerGroupCurrentMemberAssignmentValue) -> MemberState:
-    """Return a member's state from its record, which has Kafka's number or that of an earlier program.
+    """Return a member's state from its record. The state's number is Kafka's, or the number of an earlier version.
 
-    In both numberings exactly the members in state UNREVOKED have partitions to give up. Without these, each number has
-    one meaning.
+    A member with partitions to give up is UNREVOKED in both numberings. For other members each number has one meaning.
     """
     if value.partitions_pending_revocation:
         return MemberState.UNREVOKED

@@ -171,7 +171,7 @@ class SharePartitions:
             led.users = self._users[key]
 
     def unused(self, key: ShareKey) -> None:
-        """Note that a share session no longer contains a share partition. It is dropped if nothing needs it."""
+        """Record that a share session has removed a share partition. Without users and open work it is dropped."""
         left = self._users[key] - 1
         if left:
             self._users[key] = left

@@ -101,7 +101,7 @@ class ShareState:
 
     @property
     def stored(self) -> StoredShareState:
-        """The state as it is now."""
+        """The current state of the share partition, as a record stores it."""
         return StoredShareState(
             self.state_epoch,
             self.leader_epoch,

@@ -18,6 +18,7 @@ from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.records.record import ControlRecord, ControlType, encode_control_batch
 from ottla.protocol.records.record_batch import parse_header, patch_offset_and_epoch
 from tests.counted_calls import counted_calls
 
@@ -49,6 +50,18 @@ class MemoryLog:
         if self.refusing:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         patch_offset_and_epoch(memoryview(batch), 0, self.end_offset, 0)
+        self.batches.append(bytes(batch))
+        return self.end_offset
+
+    def append_marker(self, producer_id: int, *, committed: bool) -> int:
+        """Append a marker, and return the next offset."""
+        kind = ControlType.COMMIT if committed else ControlType.ABORT
+        batch = bytearray(
+            encode_control_batch(
+                ControlRecord(kind, 0, 0), timestamp_ms=0, producer_id=producer_id, producer_epoch=0
+            )
+        )
+        patch_offset_and_epoch(batch, 0, self.end_offset, 0)
         self.batches.append(bytes(batch))
         return self.end_offset
 

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records.record import ControlRecord, ControlType, encode_control_batch
-from ottla.protocol.records.record_batch import parse_header, patch_offset_and_epoch
+from ottla.protocol.records.record_batch import parse_header
 
 from .test_shard import MemoryLog
 
@@ -45,18 +44,6 @@ class TransactionalLog(MemoryLog):
         waiting, self._acknowledgements = self._acknowledgements, []
         for _, done in waiting:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def append_marker(self, producer_id: int, *, committed: bool) -> int:
-        """Append a marker, and return the next offset."""
-        kind = ControlType.COMMIT if committed else ControlType.ABORT
-        batch = bytearray(
-            encode_control_batch(
-                ControlRecord(kind, 0, 0), timestamp_ms=0, producer_id=producer_id, producer_epoch=0
-            )
-        )
-        patch_offset_and_epoch(batch, 0, self.end_offset, 0)
-        self.batches.append(bytes(batch))
-        return self.end_offset
 
     def end(self, coordinator: GroupCoordinator, producer_id: int, *, committed: bool) -> None:
         """Write a marker, and notify the coordinator once it is below the high watermark."""
