@@ -8,6 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
 from sqlalchemy.exc import IntegrityError
 
 from ..failures import TableRefused
@@ -50,6 +52,14 @@ def ensure_namespace(catalog: Catalog, name: str) -> None:
     except IntegrityError:  # Somebody else has created it in the same moment.
         if not catalog.namespace_exists(namespace):
             raise
+
+
+def existing_table(catalog: Catalog, name: str) -> Table:
+    """Load a table. Raises TableRefused if it does not exist, and errors of the catalog."""
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:
+        raise TableRefused(f"there is no table {name}") from None
 
 
 def open_catalog(place: LakePlace, *, create: bool = False) -> Catalog:

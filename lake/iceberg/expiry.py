@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from ..failures import TableRefused
+from .catalogs import existing_table
 from .cuts import CUTS
 from .tables import EPOCH, newest_with_position
 
@@ -50,10 +51,7 @@ def expire(catalog: Catalog, name: str, kept: KeptSnapshots, *, only_look: bool 
     TableRefused for a table that does not exist, or to which others commit again and again, and errors of the catalog.
     """
     for _ in range(ATTEMPTS_MAX):
-        try:
-            table = catalog.load_table(name)
-        except NoSuchTableError:
-            raise TableRefused(f"there is no table {name}") from None
+        table = existing_table(catalog, name)
         chosen = _expired(table, kept)
         if only_look or not chosen:
             return len(chosen)
