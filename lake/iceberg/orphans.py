@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from ..failures import TableRefused
 from .catalogs import existing_table
+from .version_hints import HINT, HINTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ def orphans(catalog: Catalog, name: str, before_ms: int) -> tuple[TableFolder, l
         if file.type == FileType.File
         and file.mtime_ns is not None
         and file.mtime_ns // 1_000_000 < before_ms
+        and file.base_name != HINT
+        and not HINTED.fullmatch(file.base_name)
     }
     table = existing_table(catalog, name)
     for location in metadata_files(table):
