@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import CommitTableResponse, Table
 from sqlalchemy.exc import IntegrityError
 
 from ..failures import TableRefused
+from .version_hints import write_hint
+
+logger = logging.getLogger(__name__)
 
 CATALOG_FILE = "catalog.db"
 NAME = "ottla"
 """The catalog's name in its own database, by which other programs open it."""
 SQLITE_TIMEOUT_S = 30
 """Time in seconds for which a commit waits for that of another process."""
+
+
+class FolderCatalog(SqlCatalog):  # type: ignore[misc]  # pyiceberg is not followed
+    """The catalog in a lake's folder. After each commit the table's version hint names the new metadata."""
+
+    def create_table(self, *arguments: Any, **named: Any) -> Table:
+        """Create a table as `SqlCatalog` does."""
+        table = super().create_table(*arguments, **named)
+        self._hint(table.metadata_location, is_new=True)
+        return table
+
+    def commit_table(self, *arguments: Any, **named: Any) -> CommitTableResponse:
+        """Commit as `SqlCatalog` does."""
+        done = super().commit_table(*arguments, **named)
+        self._hint(done.metadata_location)
+        return done
+
+    @staticmethod
+    def _hint(metadata_location: str, *, is_new: bool = False) -> None:
+        try:
+            write_hint(metadata_location, is_new=is_new)
+        except OSError as error:
+            # The commit is done. Readers by path see the former snapshot until the next.
+            logger.warning("%s: the version hint was not written: %s", metadata_location, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +83,14 @@ def ensure_namespace(catalog: Catalog, name: str) -> None:
             raise
 
 
+def existing_table(catalog: Catalog, name: str) -> Table:
+    """Load a table. Raises TableRefused if it does not exist, and errors of the catalog."""
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:
+        raise TableRefused(f"there is no table {name}") from None
+
+
 def open_catalog(place: LakePlace, *, create: bool = False) -> Catalog:
     """Open the catalog. With `create` the folder and its catalog are made.
 
@@ -64,7 +103,7 @@ def open_catalog(place: LakePlace, *, create: bool = False) -> Catalog:
         place.folder.mkdir(parents=True, exist_ok=True)
     elif not file.exists():
         raise TableRefused(f"{place.folder} is no lake: it has no {CATALOG_FILE}")
-    return SqlCatalog(
+    return FolderCatalog(
         NAME,
         uri=f"sqlite:///{file}?timeout={SQLITE_TIMEOUT_S}",
         warehouse=place.folder.as_uri(),

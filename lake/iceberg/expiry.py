@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from ..failures import TableRefused
+from .catalogs import existing_table
 from .cuts import CUTS
-from .tables import EPOCH, newest_with_position
+from .tables import EPOCH, newest_with_position, snapshots_to_position
 
 logger = logging.getLogger(__name__)
 
@@ -46,14 +47,12 @@ def expired(snapshots: Sequence[AgedSnapshot], needed: Collection[int], kept: Ke
 def expire(catalog: Catalog, name: str, kept: KeptSnapshots, *, only_look: bool = False) -> int:
     """Remove old snapshots from a table's metadata, and return their number. Their files stay in the store.
 
-    Snapshots with a tag stay, and so does the newest with a position. With `only_look` nothing is changed. Raises
-    TableRefused for a table that does not exist, or to which others commit again and again, and errors of the catalog.
+    Snapshots with a tag stay, and so do the newest with a position and those after it. With `only_look` nothing is
+    changed. Raises TableRefused for a table that does not exist, or to which others commit again and again, and errors
+    of the catalog.
     """
     for _ in range(ATTEMPTS_MAX):
-        try:
-            table = catalog.load_table(name)
-        except NoSuchTableError:
-            raise TableRefused(f"there is no table {name}") from None
+        table = existing_table(catalog, name)
         chosen = _expired(table, kept)
         if only_look or not chosen:
             return len(chosen)
@@ -77,7 +76,8 @@ def lake_tables(catalog: Catalog) -> list[str]:
 
 def _expired(table: Table, kept: KeptSnapshots) -> list[int]:
     needed = {reference.snapshot_id for reference in table.metadata.refs.values()}
-    if (newest := newest_with_position(table)) is not None:
-        needed.add(newest.snapshot_id)
+    if newest_with_position(table) is not None:
+        # A worker finds it by going back from snapshot to snapshot.
+        needed.update(snapshot.snapshot_id for snapshot in snapshots_to_position(table))
     snapshots = [AgedSnapshot(snapshot.snapshot_id, snapshot.timestamp_ms) for snapshot in table.snapshots()]
     return expired(sorted(snapshots, key=lambda snapshot: snapshot.committed_ms), needed, kept)

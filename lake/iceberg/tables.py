@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..failures import TableRefused, WorkerFenced
-from ..position import TO, TablePosition, position_properties, read_position
+from ..position import TO, TOPIC, TablePosition, position_properties, read_position
 from .catalogs import ensure_namespace
 
 logger = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class LakeTable:
 
         def attempt() -> None:
             transaction = self.table.transaction()
-            transaction.set_properties({EPOCH: self._epoch_text})
+            transaction.set_properties({EPOCH: self._epoch_text, TOPIC: end.topic})
             with transaction.update_snapshot(snapshot_properties=properties).fast_append() as producer:
                 for file in files:
                     producer.append_data_file(file)
@@ -220,8 +220,17 @@ class LakeTable:
         return f"{self._epoch[0]}:{self._epoch[1]}"
 
     def _position(self) -> TablePosition | None:
-        snapshot = newest_with_position(self.table)
-        return None if snapshot is None else read_position(summary_of(snapshot))
+        found = snapshots_to_position(self.table)
+        if not found:
+            return None
+        position = read_position(summary_of(found[-1]))
+        if position is None and TOPIC in self.table.properties:
+            raise TableRefused(
+                f"table {self.name}: another program has expired the snapshot with the position, so it is unknown "
+                "which records the table has. Delete the table, and the worker makes it anew; or remove the table's "
+                f"property {TOPIC}, and the worker adds all records again"
+            )
+        return position
 
     def _head(self) -> int:
         snapshot = self.table.current_snapshot()
@@ -237,13 +246,23 @@ def epoch_of(text: str) -> Epoch:
 
 def newest_with_position(table: Table) -> Snapshot | None:
     """Return the newest snapshot of the main branch that has a position; snapshots of others may follow it."""
+    found = snapshots_to_position(table)
+    return found[-1] if found and summary_of(found[-1]).get(TO) else None
+
+
+def snapshots_to_position(table: Table) -> list[Snapshot]:
+    """Return the snapshots of the main branch from the newest back to the newest with a position.
+
+    The last has no position if none has, or if the snapshot with it was expired.
+    """
+    found: list[Snapshot] = []
     snapshot = table.current_snapshot()
-    for _ in range(LOOK_BACK_MAX):
-        if snapshot is None or summary_of(snapshot).get(TO):
-            return snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else table.snapshot_by_id(parent)
-    return None
+    while snapshot is not None and len(found) < LOOK_BACK_MAX:
+        found.append(snapshot)
+        if summary_of(snapshot).get(TO) or snapshot.parent_snapshot_id is None:
+            break
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id)
+    return found
 
 
 def summary_of(snapshot: Snapshot) -> dict[str, str]:

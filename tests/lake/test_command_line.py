@@ -163,3 +163,28 @@ def test_nodes_and_clients_load_nothing_of_the_lake() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_maintenance_of_tables(cluster: RunningCluster, tmp_path: Path) -> None:
+    asyncio.run(create(cluster, "kept_small", 1))
+    lake = str(tmp_path)
+    for number in range(5):
+        asyncio.run(write(cluster, "kept_small", b"%d" % number))
+        assert asyncio.run(worker(cluster, tmp_path, "kept_small").run())
+    planned = ottla(cluster, "lake", "compact", "--lake", lake, "--dry-run").stdout
+    assert planned.splitlines()[1].split("\t")[:2] == ["lake.kept_small", "5"]
+    [done] = json.loads(ottla(cluster, "lake", "compact", "--lake", lake, "-o", "json").stdout)
+    assert (done["table"], done["replaced"], done["by"], done["skipped"]) == ("lake.kept_small", 5, 1, 0)
+    asyncio.run(write(cluster, "kept_small", b"5"))
+    assert asyncio.run(worker(cluster, tmp_path, "kept_small").run())
+    assert sorted(values(tmp_path, "lake.kept_small").values()) == [b"%d" % number for number in range(6)]
+    forgotten = next((tmp_path / "lake").rglob("*.parquet")).with_name("forgotten.parquet")
+    forgotten.write_bytes(b"PAR1")
+    os.utime(forgotten, (0, 0))
+    looked = json.loads(ottla(cluster, "lake", "sweep", "--lake", lake, "--dry-run", "-o", "json").stdout)
+    assert looked == [{"table": "lake.kept_small", "files": 1, "bytes": 4, "dry_run": True}]
+    assert forgotten.exists()
+    ottla(cluster, "lake", "sweep", "--lake", lake)
+    assert not forgotten.exists()
+    early = ottla(cluster, "lake", "sweep", "--lake", lake, "--older-than", "1h", code=2)
+    assert "--older-than is at least 1d" in early.stderr

@@ -279,6 +279,9 @@ def test_expired_snapshots_take_no_row_and_no_position_with_them(catalog: Catalo
     assert expire(catalog, NAME, all_old, only_look=True) == 4
     assert expire(catalog, NAME, all_old) == 4
     assert expire(catalog, NAME, all_old) == 0
+    for cut in range(3):
+        note_cut(catalog, "bank", cut, {NAME: cut})
+    assert expire(catalog, CUTS, all_old) == 2
     assert offsets(catalog) == [1, 2, 3, 4, 5]
     later = opened(catalog, 2)
     assert later.position == at(6)
@@ -286,3 +289,29 @@ def test_expired_snapshots_take_no_row_and_no_position_with_them(catalog: Catalo
     assert offsets(catalog) == [1, 2, 3, 4, 5, 6]
     with pytest.raises(TableRefused, match=r"there is no table lake\.other"):
         expire(catalog, "lake.other", all_old)
+
+
+def test_a_position_is_found_behind_expired_snapshots_of_others(catalog: Catalog) -> None:
+    table = opened(catalog)
+    table.append(one_row(table, 0), NOWHERE, at(1))
+    for _ in range(3):
+        others = catalog.load_table(NAME)
+        others.overwrite(others.scan().to_arrow())
+    expire(catalog, NAME, KeptSnapshots(since_ms=1 << 60, newest=1))
+    assert opened(catalog, 2).position == at(1)
+
+
+def test_a_table_whose_position_was_expired_is_refused(catalog: Catalog) -> None:
+    table = opened(catalog)
+    table.append(one_row(table, 0), NOWHERE, at(1))
+    others = catalog.load_table(NAME)
+    others.overwrite(others.scan().to_arrow())
+    newest = catalog.load_table(NAME).metadata.current_snapshot_id
+    gone = [
+        snapshot.snapshot_id
+        for snapshot in catalog.load_table(NAME).snapshots()
+        if snapshot.snapshot_id != newest
+    ]
+    catalog.load_table(NAME).maintenance.expire_snapshots().by_ids(gone).commit()
+    with pytest.raises(TableRefused, match="another program has expired the snapshot with the position"):
+        opened(catalog, 2)

@@ -8,6 +8,7 @@ from ...arguments.options import (
     add_common,
     add_connection,
     add_output,
+    add_yes,
     carry_out,
     command_parser,
 )
@@ -29,6 +30,8 @@ def parser(name: str) -> CommandParser:
     _status(actions)
     _settings(actions)
     _expire(actions)
+    _compact(actions)
+    _sweep(actions)
     return options
 
 
@@ -94,9 +97,7 @@ def _expire(actions: Actions) -> None:
         "  ottla lake expire --lake /srv/lake\n"
         "  ottla lake expire --lake /srv/lake --older-than 7d --keep 1000 --dry-run lake.orders",
     )
-    expiring.add_argument(
-        "tables", nargs="*", metavar="TABLE", help="only these tables (default: all of the lake)"
-    )
+    _add_tables(expiring)
     _add_place(expiring)
     expiring.add_argument(
         "--older-than", default="24h", metavar="TIME", help="keep all snapshots that are younger (24h)"
@@ -106,6 +107,42 @@ def _expire(actions: Actions) -> None:
     )
     expiring.add_argument("--dry-run", action="store_true", help="only print how many would be removed")
     add_output(expiring, "-o")
+
+
+def _compact(actions: Actions) -> None:
+    compacting = actions.add(
+        "compact",
+        "compacting:compact_tables",
+        "Rewrite small files of tables as larger ones, in the order of offsets. Rows and earlier snapshots stay.",
+        "  ottla lake compact --lake /srv/lake\n  ottla lake compact --lake /srv/lake --dry-run lake.orders",
+    )
+    _add_tables(compacting)
+    _add_place(compacting)
+    compacting.add_argument("--dry-run", action="store_true", help="only print what would be rewritten")
+    add_output(compacting, "-o")
+
+
+def _sweep(actions: Actions) -> None:
+    sweeping = actions.add(
+        "sweep",
+        "sweeping:sweep_tables",
+        "Delete files of tables that no snapshot names: of expired snapshots, and of workers that were killed.",
+        "  ottla lake sweep --lake /srv/lake --dry-run\n  ottla lake sweep --lake /srv/lake --older-than 7d --yes",
+    )
+    _add_tables(sweeping)
+    _add_place(sweeping)
+    sweeping.add_argument(
+        "--older-than", default="3d", metavar="AGE", help="keep files that are younger: at least 1d (3d)"
+    )
+    sweeping.add_argument("--dry-run", action="store_true", help="only print how many would be deleted")
+    add_yes(sweeping)
+    add_output(sweeping, "-o")
+
+
+def _add_tables(options: CommandParser) -> None:
+    options.add_argument(
+        "tables", nargs="*", metavar="TABLE", help="only these tables (default: all of the lake)"
+    )
 
 
 def _add_place(options: CommandParser) -> None:

@@ -6,12 +6,11 @@ import argparse
 import asyncio
 import signal
 
-from ....lake.requirements import require_extra
 from ...connection.precedence import connection_of
-from ...failures import CommandFailed, UsageError
 from ...nodes import logs
 from ...run_client import run_client
 from ...terminal.text import note
+from .place import lake_of, refusals
 
 
 def run_worker(arguments: argparse.Namespace) -> int:
@@ -19,19 +18,10 @@ def run_worker(arguments: argparse.Namespace) -> int:
 
     The first signal lets rounds that have begun end; a second cancels them.
     """
-    try:
-        require_extra()
-    except ModuleNotFoundError as error:
-        raise CommandFailed(str(error)) from None
-    from ....lake.failures import TableRefused
-    from ....lake.iceberg.catalogs import lake_place
+    place = lake_of(arguments)
     from ....lake.topic_table import Consent
     from ....lake.worker import LakeOptions, LakeWorker
 
-    try:
-        place = lake_place(arguments.lake, arguments.catalog)
-    except ValueError as error:
-        raise UsageError(f"lake run: {error}") from None
     logs.configure("info")
     options = LakeOptions(
         connection_of(arguments),
@@ -56,7 +46,5 @@ def run_worker(arguments: argparse.Namespace) -> int:
             note("the lake's worker runs; Control-C stops it")
         return await worker.run()
 
-    try:
+    with refusals():
         return 0 if run_client(work(), waits_for=None) else 1
-    except TableRefused as error:
-        raise CommandFailed(str(error)) from None

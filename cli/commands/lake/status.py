@@ -8,13 +8,12 @@ import time
 from typing import TYPE_CHECKING
 
 from ....client.admin import Admin
-from ....lake.requirements import require_extra
 from ...connection.precedence import connection_of
-from ...failures import CommandFailed, UsageError
 from ...run_client import run_client
 from ...terminal.output import none_of, print_json, print_table
 from ...terminal.shades import lag, state
 from ...terminal.text import note
+from .place import lake_of, refusals
 
 if TYPE_CHECKING:
     from ....lake.iceberg.catalogs import LakePlace
@@ -23,21 +22,9 @@ if TYPE_CHECKING:
 
 def show_status(arguments: argparse.Namespace) -> int:
     """Print a line for each table. Returns 1 if a topic's settings, or its table, need a person."""
-    try:
-        require_extra()
-    except ModuleNotFoundError as error:
-        raise CommandFailed(str(error)) from None
-    from ....lake.failures import TableRefused
-    from ....lake.iceberg.catalogs import lake_place
-
-    try:
-        place = lake_place(arguments.lake, arguments.catalog)
-    except ValueError as error:
-        raise UsageError(f"lake status: {error}") from None
-    try:
+    place = lake_of(arguments)
+    with refusals():
         tables, errors = run_client(_statuses(arguments, place))
-    except TableRefused as error:
-        raise CommandFailed(str(error)) from None
     if arguments.output == "json":
         print_json([table.to_json() for table in tables])
     else:
