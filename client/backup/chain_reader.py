@@ -3,99 +3,163 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from hashlib import sha256
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NamedTuple
 
-from ...protocol.errors import KafkaError
-from ...protocol.records.record_batch import HEADER_SIZE, parse_header, walk_batches
+from ...protocol.records.record_batch import HEADER_SIZE, LOG_OVERHEAD
 from ..failures import ObjectDamaged
-from ..objects.store import ObjectStore
 from .chains import Chain
-from .cut_file import BackedPartition
+from .loaded_segments import LoadedSegments
 from .names import SegmentName
 
-READ_BYTES: Final = 1 << 20
+READ_BYTES: Final = 4 << 20
 """The most bytes of one read, apart from a larger batch."""
+SEGMENTS_AT_ONCE: Final = 64
+"""The most segments of one read. A partition that is rarely written to has many small segments."""
+_BATCH: Final = Struct(">qi11xi")
+"""The fields of a batch that a walk needs: base offset, length after these fields, and the last record's number."""
+
+
+@dataclass(slots=True)
+class ReadBatches:
+    """Whole batches of a partition, as views of its segments."""
+
+    next_offset: int
+    """The offset after the last batch."""
+    pieces: list[memoryview] = field(default_factory=list)
+    size: int = 0
+    """The bytes of all pieces."""
+
+    def add(self, piece: memoryview, next_offset: int) -> None:
+        """Add batches that end at an offset."""
+        self.pieces.append(piece)
+        self.size += len(piece)
+        self.next_offset = next_offset
+
+
+class _Place(NamedTuple):
+    """An offset that a read has reached, and the position of its batch in a segment."""
+
+    offset: int
+    segment: SegmentName
+    position: int
 
 
 class ChainReader:
-    """A reader of one partition. Segments that it has read whole are compared with their digests.
+    """A reader of one partition.
 
-    Reads that continue where the last one ended are the usual case. Another offset begins its segment anew.
+    Reads that continue where the last read ended are the usual case. Another offset is looked for from the beginning of
+    its segment.
     """
 
-    def __init__(
-        self, store: ObjectStore, partition: BackedPartition, chain: Chain, sizes: Mapping[SegmentName, int]
-    ) -> None:
-        """`sizes` has the bytes of each segment's object."""
-        self.partition = partition
-        self.unread = set(chain.segments)
-        """The segments that were not yet read whole, and compared with their digests."""
-        self._store = store
-        self._chain = chain.segments
-        self._sizes = sizes
-        self._one_at_a_time = asyncio.Lock()
-        self._index = 0
-        self._position = 0
-        self._digest = sha256()
-        self._next_offset = -1
+    def __init__(self, chain: Chain, segments: LoadedSegments) -> None:
+        self._chain: Sequence[SegmentName] = chain.segments
+        self._segments = segments
+        self._ends = [segment.end for segment in chain.segments]
+        self._passed = 0
+        """The number of segments whose records the other side has."""
+        self._place: _Place | None = None
 
-    async def read(self, offset: int) -> bytes:
-        """Return whole batches from an offset on, some megabytes at most; empty at the end of the partition.
+    def is_loaded(self, offset: int) -> bool:
+        """Return whether the segment of an offset is in memory, or being read."""
+        index = self._index(offset)
+        return index < len(self._chain) and self._chain[index] in self._segments
+
+    def pass_to(self, offset: int) -> None:
+        """Forget the segments that end at an offset, or before it: the other side has their records."""
+        index = self._index(offset)
+        for segment in self._chain[self._passed : index]:
+            self._segments.drop(segment)
+        self._passed = max(self._passed, index)
+
+    def read_ahead(self, offset: int, size: int) -> int:
+        """Begin to read the segments of the next `size` bytes from an offset on. Returns the bytes of those that are in
+        memory, or being read."""
+        found = 0
+        for segment, left in self._next_segments(offset, size):
+            if not self._segments.read_ahead(segment):
+                break
+            found += left
+        return found
+
+    def size_at(self, offset: int, size: int) -> int:
+        """Return the number of bytes that a read of `size` bytes finds, without the gap before the next batch."""
+        return min(size, sum(left for _, left in self._next_segments(offset, size)))
+
+    async def read(self, offset: int, size: int = READ_BYTES) -> ReadBatches:
+        """Return whole batches from an offset on: `size` bytes at most, or one larger batch. There are none at the end
+        of the partition.
 
         Raises ObjectDamaged and ObjectMissing if the backup is damaged, and ObjectStoreFailed.
         """
-        async with self._one_at_a_time:
-            if offset != self._next_offset:
-                self._seek(offset)
-            while self._index < len(self._chain):
-                batches = await self._read_on(offset)
-                if batches:
-                    return batches
-            return b""
+        needed = [segment for segment, _ in self._next_segments(offset, size)]
+        loaded = await asyncio.gather(*(self._segments.get(segment) for segment in needed))
+        found = ReadBatches(offset)
+        for segment, data in zip(needed, loaded, strict=True):
+            position = self._position(found.next_offset, segment, data)
+            end, next_offset = _batches_in(segment, data, position, size - found.size)
+            if end > position + size - found.size and found.pieces:
+                break
+            found.add(memoryview(data)[position:end], next_offset)
+            self._place = _Place(next_offset, segment, end)
+            if end < len(data):
+                break
+        return found
 
-    def _seek(self, offset: int) -> None:
-        """Begin the first segment that has the offset, or records after it."""
-        self._index = next(
-            (index for index, segment in enumerate(self._chain) if segment.end > offset), len(self._chain)
-        )
-        self._position, self._digest, self._next_offset = 0, sha256(), offset
+    def _index(self, offset: int) -> int:
+        """Return the index of the first segment that has the offset, or records after it."""
+        return bisect_right(self._ends, offset)
 
-    async def _read_on(self, offset: int) -> bytes:
-        """Return the next batches of the present segment with records from `offset` on; empty if they end before it."""
-        segment = self._chain[self._index]
-        data = await self._piece(segment)
-        size = skipped = 0
-        end = offset
-        try:
-            for position, header in walk_batches(data, partial_tail=True):
-                size, end = position + header.size, max(end, header.next_offset)
-                if header.next_offset <= offset:
-                    skipped = size
-        except KafkaError as error:
-            raise ObjectDamaged(f"the object {segment.key} is wrong: {error.message}") from error
-        if size == 0:
-            raise ObjectDamaged(f"the object {segment.key} is wrong: it ends within a batch")
-        self._digest.update(memoryview(data)[:size])
-        self._position += size
-        self._next_offset = end
-        if self._position == self._sizes[segment]:
-            if self._digest.hexdigest() != segment.sha256:
-                self._next_offset = -1  # The next read finds the damage again.
-                raise ObjectDamaged(f"the object {segment.key} is wrong: its SHA-256 is another")
-            self.unread.discard(segment)
-            self._index += 1
-            self._position, self._digest = 0, sha256()
-        return data[skipped:size]
+    def _next_segments(self, offset: int, size: int) -> Iterator[tuple[SegmentName, int]]:
+        """Yield the segments of the next `size` bytes from an offset on, each with its bytes that are not read yet."""
+        first = self._index(offset)
+        for segment in self._chain[first : first + SEGMENTS_AT_ONCE]:
+            left = self._segments.sizes[segment]
+            place = self._place
+            if place is not None and (place.offset, place.segment) == (offset, segment):
+                left -= place.position
+            yield segment, left
+            size -= left
+            if size <= 0:
+                return
 
-    async def _piece(self, segment: SegmentName) -> bytes:
-        """Return the next bytes of a segment, with at least one whole batch if there is one."""
-        left = self._sizes[segment] - self._position
-        if left < HEADER_SIZE:
-            raise ObjectDamaged(f"the object {segment.key} is wrong: it ends within a batch")
-        data = await self._store.get(segment.key, self._position, self._position + min(READ_BYTES, left))
-        needed = parse_header(data).size if len(data) >= HEADER_SIZE else 0
-        if len(data) < needed <= left:
-            data = await self._store.get(segment.key, self._position, self._position + needed)
-        return data
+    def _position(self, offset: int, segment: SegmentName, data: bytes) -> int:
+        """Return the position of the first batch with records from `offset` on."""
+        place = self._place
+        if place is not None and (place.offset, place.segment) == (offset, segment):
+            return place.position
+        position = 0
+        while position < len(data):
+            size, next_offset = _batch_at(segment, data, position)
+            if next_offset > offset:
+                break
+            position += size
+        return position
+
+
+def _batches_in(segment: SegmentName, data: bytes, position: int, size: int) -> tuple[int, int]:
+    """Return the end of the batches from a position on, of `size` bytes at most or one batch, and the offset after
+    them."""
+    if len(data) - position <= size:
+        return len(data), segment.end
+    end, next_offset = position, segment.first
+    while end < len(data):
+        batch, after = _batch_at(segment, data, end)
+        if end > position and end + batch > position + size:
+            break
+        end, next_offset = end + batch, after
+    return end, next_offset
+
+
+def _batch_at(segment: SegmentName, data: bytes, position: int) -> tuple[int, int]:
+    """Return the size of the batch at a position, and the offset after it. Raises ObjectDamaged if it cannot be whole,
+    although the digest is right."""
+    if len(data) - position >= HEADER_SIZE:
+        base_offset, length, last = _BATCH.unpack_from(data, position)
+        size = length + LOG_OVERHEAD
+        if HEADER_SIZE <= size <= len(data) - position:
+            return size, base_offset + last + 1
+    raise ObjectDamaged(f"the object {segment.key} is wrong: it has no whole batch at byte {position}")

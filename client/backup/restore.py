@@ -25,6 +25,7 @@ from .catalog import Catalog
 from .chain_reader import ChainReader
 from .chains import Chain, chain_of
 from .cut_file import OFFSETS_TOPIC, BackedPartition, BackedTopic
+from .loaded_segments import LoadedSegments
 from .names import PartitionFolder, SegmentName
 from .plans import RestorePlan
 from .reading import segments_of
@@ -34,6 +35,7 @@ from .verify import segment_fault
 LOOK_EVERY_S: Final = 0.5
 STUCK_S: Final = 60.0
 """The time without progress after which a restoration gives up, if a broker has a reason."""
+CHECKED_AT_ONCE: Final = 4
 _HOLES_SHOWN: Final = 5
 
 
@@ -160,8 +162,9 @@ class Restore:
         self._plan = prepared.plan
         self._acls = acls
         self._quotas = quotas
+        self._segments = LoadedSegments(store, prepared.sizes)
         self._readers = {
-            part.topic.folder(part.partition): ChainReader(store, part.partition, part.chain, prepared.sizes)
+            part.topic.folder(part.partition): ChainReader(part.chain, self._segments)
             for part in prepared.partitions
         }
 
@@ -194,6 +197,7 @@ class Restore:
             return await self._run(server, endpoint, progress)
         finally:
             await server.close()
+            self._segments.close()
 
     async def _run(self, server: CutServer, endpoint: RestoreEndpoint, progress: Progress) -> RestoreResult:
         cut = self._plan.cut
@@ -324,14 +328,28 @@ class Restore:
         )
 
     async def _check_unread(self, told: RestoreProgress, progress: Progress) -> None:
-        """Read the segments that this process has not sent as a whole: an earlier one had sent them. Raises
-        BackupUnusable for a damaged segment."""
-        for reader in self._readers.values():
-            for segment in sorted(reader.unread):
+        """Read the segments that this process has not read: an earlier process had sent them. Raises BackupUnusable for
+        a damaged segment."""
+        unread = (
+            segment
+            for part in self._prepared.partitions
+            for segment in part.chain.segments
+            if segment not in self._segments.checked
+        )
+
+        async def check() -> None:
+            for segment in unread:
                 progress(told)
                 fault = await segment_fault(self._store, segment, self._prepared.sizes[segment])
                 if fault is not None:
-                    raise BackupUnusable(f"the object {segment.key} is wrong: {fault}")
+                    raise BackupUnusable(fault)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(CHECKED_AT_ONCE):
+                    tasks.create_task(check())
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     # what is beside the records
 

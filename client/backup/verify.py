@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import Final
 
 from ...network.threads import in_thread
 from ...protocol.errors import KafkaError
 from ...protocol.records.record_batch import check_integrity, walk_batches
-from ..failures import BackupUnusable, ObjectMissing
+from ..failures import BackupUnusable, ObjectDamaged, ObjectMissing
 from ..objects.store import ObjectStore
 from .catalog import Catalog
 from .chains import chain_of
 from .cut_file import CutFile
+from .loaded_segments import read_segment
 from .names import CutId, PartitionFolder, SegmentName
 from .reading import read_catalog, read_cut, segments_of
-
-OBJECT_BYTES_MAX: Final = 2 << 30
-"""The most bytes of a segment that are read. A segment is larger than 12 MiB only if one batch is."""
 
 
 @dataclass(slots=True)
@@ -55,7 +51,7 @@ async def verify(store: ObjectStore, progress: Progress = lambda so_far, total: 
         fault = await segment_fault(store, name, size)
         if fault is not None:
             damaged.add(name)
-            result.damages.append(f"{name.key}: {fault}")
+            result.damages.append(fault)
         result.segments += 1
         result.size += size
         progress(result, total)
@@ -97,22 +93,22 @@ def _faults(
 
 
 async def segment_fault(store: ObjectStore, name: SegmentName, size: int) -> str | None:
-    """Return the difference between a segment and its name, or the damage of a batch in it; None for a sound segment.
+    """Return the damage of a segment: the difference to its name, or the damage of a batch in it. None is for a sound
+    segment.
 
     Raises ObjectStoreFailed.
     """
-    if size > OBJECT_BYTES_MAX:
-        return f"it has {size} bytes, more than any segment"
     try:
-        data = await store.get(name.key, 0, max(1, size + 1))
+        data = await read_segment(store, name, size)
+    except ObjectDamaged as error:
+        return error.message
     except ObjectMissing:
-        return "it is missing"
-    return await in_thread(_fault_of, name, data)
+        return f"the object {name.key} is missing"
+    fault = await in_thread(_fault_of, name, data)
+    return None if fault is None else f"the object {name.key} is wrong: {fault}"
 
 
 def _fault_of(name: SegmentName, data: bytes) -> str | None:
-    if sha256(data).hexdigest() != name.sha256:
-        return "its bytes are not the bytes that were written: their SHA-256 is another"
     end = -1
     try:
         for position, header in walk_batches(data):

@@ -22,6 +22,7 @@ from ottla import Admin, NewTopic, Producer, TopicPartition
 from ottla.client.backup.catalog import Catalog
 from ottla.client.backup.chain_reader import ChainReader
 from ottla.client.backup.cut_file import OFFSETS_TOPIC, CutFile
+from ottla.client.backup.loaded_segments import LoadedSegments
 from ottla.client.backup.names import CutName
 from ottla.client.backup.plans import restore_plan
 from ottla.client.backup.reading import read_catalog, read_cut
@@ -104,16 +105,16 @@ async def _check_cut(store: ObjectStore, catalog: Catalog, name: CutName, topic:
     prepared = await prepare(store, catalog, restore_plan(cut, None, None, []))
     total, by_writer = 0, Counter[bytes]()
     offsets: dict[str, int] = {}
+    segments = LoadedSegments(store, prepared.sizes)
     for part in prepared.partitions:
-        reader = ChainReader(store, part.partition, part.chain, prepared.sizes)
-        batches = await _all(reader, part.partition.start)
+        batches = await _all(ChainReader(part.chain, segments), part.partition.start)
         if part.topic.name == OFFSETS_TOPIC:
             offsets |= _committed(batches, part.partition.end, topic)
         else:
             for key, value in _values(batches):
                 total += value
                 by_writer[key] += bool(key)
-        assert not reader.unread
+    assert segments.checked == {segment for part in prepared.partitions for segment in part.chain.segments}
     assert total == 0, (name, total)
     assert offsets == {str(key, "ascii"): number for key, number in by_writer.items() if key}, name
     _check_ends(cut)
@@ -127,10 +128,9 @@ def _check_ends(cut: CutFile) -> None:
 async def _all(reader: ChainReader, offset: int) -> bytes:
     """Return all batches of a partition."""
     found = bytearray()
-    while batches := await reader.read(offset):
-        found += batches
-        *_, (_, last) = walk_batches(batches)
-        offset = last.next_offset
+    while pieces := (read := await reader.read(offset)).pieces:
+        found += b"".join(pieces)
+        offset = read.next_offset
     return bytes(found)
 
 
