@@ -5,7 +5,8 @@ Without a compiler or Python's headers the build warns and goes on, and modules 
 `ottla.network.tls.decrypted_reads_in_python`, `ottla.protocol.records.record_codec`,
 `ottla.protocol.records.record_validation`, `ottla.protocol.direct_codecs.produce_frames_in_python`,
 `ottla.dataplane.log.segments.batch_search_in_python`, `ottla.dataplane.log.recovery.segment_scan`,
-`ottla.client.producing.appending_in_python` and `ottla.client.producing.columns.rows_in_python`.
+`ottla.dataplane.share.leader.key_hashes_in_python`, `ottla.client.producing.appending_in_python` and
+`ottla.client.producing.columns.rows_in_python`.
 """
 
 from setuptools import Extension, find_packages, setup
@@ -39,6 +40,7 @@ SOURCES = {
     "ottla.protocol.direct_codecs._produce_frames": ["protocol/direct_codecs/_produce_frames.c"],
     "ottla.dataplane.log.segments._batch_search": ["dataplane/log/segments/_batch_search.c"],
     "ottla.dataplane.log.recovery._plain_batches": ["dataplane/log/recovery/_plain_batches.c"],
+    "ottla.dataplane.share.leader._key_hashes": ["dataplane/share/leader/_key_hashes.c"],
     "ottla.client.producing._appending": ["client/producing/_appending.c", "client/producing/_deliveries.c"],
     "ottla.client.producing.columns._rows": ["client/producing/columns/_rows.c"],
 }

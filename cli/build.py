@@ -24,6 +24,7 @@ EXTENSIONS: Final = (
     "protocol.direct_codecs._produce_frames",
     "dataplane.log.recovery._plain_batches",
     "dataplane.log.segments._batch_search",
+    "dataplane.share.leader._key_hashes",
     "client.producing._appending",
     "client.producing.columns._rows",
 )

@@ -70,9 +70,14 @@ SHARE_WITH_DEAD_LETTERS: Final = 2
 SHARE_SERVED: Final[int] = SHARE_WITH_DEAD_LETTERS
 """The highest level that this program serves. At 0 clients see neither the feature nor the settings of share groups
 (`settings/config_share.py`)."""
-SHARE_ORDERED: Final[bool] = False
-"""Whether this program keeps the order of records with the same key in a share group (`ottla.share.ordering`)."""
-OURS: Final = (SECURITY, MIRROR, PLACEMENT, *((SHARE,) if SHARE_SERVED else ()))
+SHARE_ABILITIES: Final = "ottla.share.version"
+"""The feature of abilities of share groups that Kafka does not have.
+
+1: all nodes know the order of keys (`ottla.share.ordering`). A broker that does not know it would deliver records with
+the same key at the same time, and a quorum node would refuse the setting.
+"""
+SHARE_ORDERED: Final = 1
+OURS: Final = (SECURITY, MIRROR, PLACEMENT, *((SHARE, SHARE_ABILITIES) if SHARE_SERVED else ()))
 """Features of Ottla's own, and the feature of share groups. A new cluster begins with the highest level of the program
 that forms it. A broker that knows less than the level in force is refused."""
 
@@ -93,6 +98,7 @@ FEATURES: Mapping[str, Feature] = {
         # transaction (KIP-890). Brokers serve both protocols; clients choose by the level.
         Feature("transaction.version", 0, 2, 2),
         Feature(SHARE, 0, SHARE_SERVED, 0),
+        Feature(SHARE_ABILITIES, 0, SHARE_ORDERED if SHARE_SERVED else 0, 0),
     )
     if feature.most > 0
 }

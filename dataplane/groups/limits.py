@@ -11,7 +11,7 @@ from ...protocol.features import SHARE_GROUPS
 from ...protocol.settings.config_fields import ms_of_minutes, setting
 from ...protocol.settings.config_share import share_settings
 
-_SHARE_KEYS: Final = {key.name: key for key in share_settings(SHARE_GROUPS, ordered=False).nodes}
+_SHARE_KEYS: Final = {key.name: key for key in share_settings(SHARE_GROUPS).nodes}
 
 
 class MigrationPolicy(Enum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from .key_order import KeyOrder
@@ -59,6 +58,47 @@ class Acquisition:
 
     def take(self, first: int, last: int) -> None:
         """Acquire the available records of one batch. The window reaches at least to its first offset."""
+        self._take_available(first, last)
+        if not self._has_ended and last >= self._runs.end:
+            self._take_new(last)
+
+    def take_ordered(self, first: int, last: int, order: KeyOrder) -> None:
+        """Acquire the available records of one batch that are the first of their keys.
+
+        The window reaches at least to the first offset, and grows up to the limit of locks, as far as keys were read.
+        Records without a key have no order. Blocked records stop no others.
+        """
+        runs = self._runs
+        room = max(0, self._limits.record_locks - runs.unfinished)
+        upto = min(last + 1, order.read_to, runs.end + room)
+        if upto > runs.end:
+            runs.extend(upto - 1, UNTOUCHED)
+        self._walk(order, upto)
+        self._take_available(first, min(last, order.walked_to - 1))
+        self._has_ended |= order.walked_to <= last
+
+    def _walk(self, order: KeyOrder, upto: int) -> None:
+        """Take the keys of records before an offset into account, and block records behind others of their keys."""
+        states = iter(self._runs.runs(order.walked_to, upto - 1))
+        run_first, run_last, state = next(states, (upto, upto, ARCHIVED))
+        blocked: list[tuple[int, int, State]] = []
+        for offset, key in order.walk(upto):
+            while offset > run_last:
+                run_first, run_last, state = next(states)
+            if offset < run_first or state.is_finished:
+                continue
+            order.add(offset, key)
+            if isinstance(state, Available) and order.is_blocked(offset):
+                if blocked and blocked[-1][1:] == (offset - 1, state):
+                    blocked[-1] = (blocked[-1][0], offset, state)
+                else:
+                    blocked.append((offset, offset, state))
+        for first, last, state in blocked:
+            assert isinstance(state, Available)
+            self._runs.assign(first, last, Blocked(state.delivery_count))
+
+    def _take_available(self, first: int, last: int) -> None:
+        """Acquire available records of the window."""
         runs = self._runs
         offset = first
         while not self._has_ended:
@@ -71,39 +111,6 @@ class Acquisition:
             if granted:
                 offset = run_first + granted
                 self._add(run_first, offset - 1, state.delivery_count + 1)
-        if not self._has_ended and last >= runs.end:
-            self._take_new(last)
-
-    def take_ordered(self, first: int, last: int, order: KeyOrder, keys: Mapping[int, int]) -> None:
-        """Acquire the available records of one batch that are the first of their keys.
-
-        `keys` are the hashes of the keys by offset, at least from `order.walked_to` on. Records without a key have no
-        order. The window reaches at least to the first offset. Blocked records stop no others.
-        """
-        runs = self._runs
-        for offset in range(first, last + 1):
-            if self.is_complete:
-                return
-            if offset >= runs.end:
-                if runs.unfinished >= self._limits.record_locks:
-                    self._has_ended = True
-                    return
-                runs.extend(offset, UNTOUCHED)
-            if offset >= order.walked_to:
-                order.walked_to = offset + 1
-                self._walk(offset, order, keys.get(offset))
-            (_, _, state) = runs.runs(offset, offset)[0]
-            if isinstance(state, Available) and self._grant(1, state.delivery_count):
-                self._add(offset, offset, state.delivery_count + 1)
-
-    def _walk(self, offset: int, order: KeyOrder, key: int | None) -> None:
-        """Take the key of a record into account, which is known from now on."""
-        (_, _, state) = self._runs.runs(offset, offset)[0]
-        if key is None or state.is_finished:
-            return
-        order.add(offset, key)
-        if isinstance(state, Available) and order.is_blocked(offset):
-            self._runs.assign(offset, offset, Blocked(state.delivery_count))
 
     def _take_new(self, last: int) -> None:
         """Acquire records behind the window. In batch-optimised mode the last batch may exceed the limit of locks."""

@@ -11,15 +11,14 @@ Times are monotonic, in milliseconds. A lock lasts until `expire` is called at i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .acknowledgements import TRANSACTIONAL_TYPES, AcknowledgedRange, check_ranges
 from .acquisition import AcquiredRange, Acquisition
 from .deadlines import Deadlines
-from .key_order import KeyOrder
+from .key_order import KeyOrder, ReadKeys
 from .limits import AcquireMode, ShareLimits
 from .state_runs import StateRuns
 from .states import (
@@ -47,7 +46,6 @@ from .states import (
 from .transaction_effects import TYPES, committed, finished_parts
 from .transitions import DeadRecords, Transition
 
-NO_KEYS: Final[Mapping[int, int]] = MappingProxyType({})
 After = Callable[[int], State]
 """The state after a change, for a delivery count."""
 
@@ -153,9 +151,27 @@ class SharePartition:
         return offset if self._order is None else min(offset, max(self._order.walked_to, self.start_offset))
 
     @property
+    def is_ordered(self) -> bool:
+        """True if records with the same key are delivered one after the other."""
+        return self._order is not None
+
+    @property
     def keys_from(self) -> int | None:
-        """First offset from which on an acquisition needs the keys of records; None without an order of keys."""
-        return None if self._order is None else self._order.walked_to
+        """First offset whose key has to be read before the next acquisition; None if no key has to be read."""
+        if self._order is None or (offset := self.next_fetch_offset()) < self._order.read_to:
+            return None
+        return offset
+
+    @property
+    def key_count(self) -> int:
+        """Number of records whose keys are in memory."""
+        return 0 if self._order is None else len(self._order)
+
+    def learn_keys(self, keys: ReadKeys) -> None:
+        """Keep keys that were read from `keys_from` on, for the next acquisitions."""
+        if self._order is not None:
+            self._order.skip(self.start_offset)
+            self._order.learn(keys)
 
     # ------------------------------------------------------------ acquisition
 
@@ -167,7 +183,6 @@ class SharePartition:
         max_records: int,
         mode: AcquireMode,
         now_ms: int,
-        keys: Mapping[int, int] = NO_KEYS,
     ) -> tuple[AcquiredRange, ...]:
         """Acquire available records for a member, and return their ranges.
 
@@ -176,8 +191,8 @@ class SharePartition:
         gaps, and become finished. Batches that were left out at the end of the read go to `archive` after this call.
 
         In batch-optimised mode the last batch may exceed both `max_records` and the limit of locks. With an order of
-        keys the mode is strict. `keys` are then hashes of keys by offset, of all records with a key from `keys_from`
-        on. Raises ValueError if the batches were read from an offset behind the window.
+        keys the mode is strict, and the acquisition ends before the first record whose key was not read.
+        Raises ValueError if the batches were read from an offset behind the window.
         """
         runs = self._runs
         if fetch_offset > runs.end:
@@ -201,8 +216,8 @@ class SharePartition:
             if order is None:
                 acquisition.take(max(first, runs.start), last)
             else:
-                order.walked_to = max(order.walked_to, min(first, runs.end))
-                acquisition.take_ordered(max(first, runs.start), last, order, keys)
+                order.skip(min(first, runs.end))
+                acquisition.take_ordered(max(first, runs.start), last, order)
             position = last + 1
         for acquired in acquisition.acquired:
             self._add_deadline(holder[1], acquired.first, acquired.last)
@@ -222,7 +237,7 @@ class SharePartition:
                 runs.extend(last, ARCHIVED)
             self._finish_keys(first, last)
             if self._order is not None and first <= self._order.walked_to <= last < runs.end:
-                self._order.walked_to = last + 1
+                self._order.skip(last + 1)
         runs.drop_finished()
 
     def archive_below(self, offset: int) -> None:

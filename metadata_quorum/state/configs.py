@@ -33,9 +33,10 @@ from ...protocol.settings.config_keys import (
     unknown_key,
 )
 from ...protocol.settings.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
+from ...protocol.settings.config_share import BY_KEY, ORDERING
 from ...protocol.wire.primitives import STRING_BYTES_MAX
 from . import election
-from .features import check_security
+from .features import check_ordering, check_security
 from .refusal import message_of
 from .workspace import Workspace
 
@@ -138,6 +139,8 @@ def _value(
         value = _list_changed(change, value, _KEYS[kind], present)
     try:
         kept = _checked(kind, change.name, value)
+        if kind == ResourceType.GROUP and (change.name, kept) == (ORDERING, BY_KEY):
+            check_ordering(work)
         if len(kept.encode()) > STRING_BYTES_MAX:
             raise ConfigError(f"{change.name} is too long: at most {STRING_BYTES_MAX} bytes are allowed")
         return kept

@@ -19,12 +19,16 @@ from ...protocol.features import (
     SECURITY,
     SECURITY_WITH_TOKENS,
     SHARE,
+    SHARE_ABILITIES,
+    SHARE_ORDERED,
     SHARE_STATE_TOPIC,
     finalized,
 )
+from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.features import UNSAFE_DOWNGRADE, UPGRADE
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
+from ...protocol.settings.config_share import BY_KEY, ORDERING
 from .workspace import Workspace
 
 
@@ -47,6 +51,8 @@ def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesR
             _check_placement(work, update.level)
         elif update.feature == SHARE:
             _check_share_groups(work, update)
+        elif update.feature == SHARE_ABILITIES:
+            _check_ordered_groups(work, update.level)
     if not command.validate_only:
         for update in command.updates:
             if levels[update.feature] != update.level:
@@ -161,6 +167,29 @@ def _check_share_groups(work: Workspace, update: FeatureLevel) -> None:
             f"Invalid update version 0 for feature {SHARE}. There may be share groups, since the topic "
             f"{SHARE_STATE_TOPIC} exists: delete the groups and then the topic, or set the upgrade type to unsafe "
             "downgrade, which refuses the groups' requests and keeps their states."
+        )
+
+
+def _check_ordered_groups(work: Workspace, level: int) -> None:
+    ordered = sorted(
+        name
+        for (kind, name), values in work.image.configs.items()
+        if kind == ResourceType.GROUP and values.get(ORDERING) == BY_KEY
+    )
+    if level < SHARE_ORDERED and ordered:
+        raise _refusal(
+            f"Invalid update version {level} for feature {SHARE_ABILITIES}. {len(ordered)} groups have "
+            f"{ORDERING}={BY_KEY}, such as {ordered[0]!r}: remove the setting first."
+        )
+
+
+def check_ordering(work: Workspace) -> None:
+    """Raise KafkaError unless every broker keeps the order of keys in share groups."""
+    if finalized(work.image.features)[SHARE_ABILITIES] < SHARE_ORDERED:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{ORDERING}={BY_KEY} needs the feature {SHARE_ABILITIES} at level {SHARE_ORDERED}, so that no broker is "
+            "left that does not know it",
         )
 
 

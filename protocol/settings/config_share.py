@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ..features import SHARE_GROUPS, SHARE_ORDERED, SHARE_SERVED, SHARE_WITH_DEAD_LETTERS
+from ..features import SHARE_GROUPS, SHARE_SERVED, SHARE_WITH_DEAD_LETTERS
 from .config_key import ConfigError, ConfigKey, ConfigType, Scope
 
 _B, _I, _S, _LIST = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.STRING, ConfigType.LIST
@@ -22,6 +22,9 @@ _BY_DURATION: Final = "by_duration:"
 LATEST: Final = "latest"
 EARLIEST: Final = "earliest"
 """Values of `share.auto.offset.reset` without a duration."""
+ORDERING: Final = "ottla.share.ordering"
+BY_KEY: Final = "key"
+"""Value of `ottla.share.ordering` that keeps the order of keys."""
 
 
 def reset_duration_ms(text: str) -> int | None:
@@ -88,9 +91,9 @@ _GROUP_LETTER_KEYS: Final = (
 )
 
 _GROUP_ORDER_KEYS: Final = (
-    ConfigKey("ottla.share.ordering", _S, "none",
-              "key: no two records with the same key are held by members at the same time.", _GROUP,
-              allowed=("none", "key")),
+    ConfigKey(ORDERING, _S, "none",
+              "key: of the records with the same key in a partition, the next is delivered once the one before is "
+              "finished.", _GROUP, allowed=("none", BY_KEY)),
 )
 
 
@@ -194,16 +197,14 @@ class ShareSettings(NamedTuple):
     ignored_families: Mapping[str, str]
 
 
-def share_settings(served: int, ordered: bool) -> ShareSettings:
-    """Return the settings of a program whose brokers serve share groups up to the level `served` of `share.version`.
-    `ordered`: they also keep records with the same key in order."""
+def share_settings(served: int) -> ShareSettings:
+    """Return the settings of a program whose brokers serve share groups up to the level `served` of `share.version`."""
     groups, letters = served >= SHARE_GROUPS, served >= SHARE_WITH_DEAD_LETTERS
     absent = "share groups write no dead letters" if groups else "there are no share groups"
     return ShareSettings(
         groups=(
-            *(_GROUP_KEYS if groups else ()),
+            *((*_GROUP_KEYS, *_GROUP_ORDER_KEYS) if groups else ()),
             *(_GROUP_LETTER_KEYS if letters else ()),
-            *(_GROUP_ORDER_KEYS if ordered else ()),
         ),
         nodes=(*(_NODE_KEYS if groups else ()), *(_NODE_LETTER_KEYS if letters else ())),
         topics=_TOPIC_LETTER_KEYS if letters else (),
@@ -217,7 +218,7 @@ def share_settings(served: int, ordered: bool) -> ShareSettings:
     )
 
 
-SHARE_SETTINGS: Final = share_settings(SHARE_SERVED, SHARE_ORDERED)
+SHARE_SETTINGS: Final = share_settings(SHARE_SERVED)
 """Settings of share groups that this program knows."""
 _EVERY_NODE_KEY: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _NODE_KEYS}
 _DECLARED: Final = frozenset(key.name for key in SHARE_SETTINGS.nodes)

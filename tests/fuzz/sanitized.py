@@ -19,8 +19,9 @@ EXTENSIONS = (
     "ottla.protocol.direct_codecs._produce_frames",
     "ottla.dataplane.log.segments._batch_search",
     "ottla.dataplane.log.recovery._plain_batches",
+    "ottla.dataplane.share.leader._key_hashes",
 )
-PLAYED = ("produce", "batches", "segments")
+PLAYED = ("produce", "batches", "segments", "keys of records")
 
 
 def load(folder: Path, name: str) -> None:

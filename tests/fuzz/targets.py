@@ -28,6 +28,7 @@ from ottla.dataplane.security.oauth.settings import TokenRules
 from ottla.dataplane.security.sasl.login import LoginRefused, LoginUndecided
 from ottla.dataplane.security.sasl.oauthbearer import BearerLogin, BearerMechanism
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainLogin
+from ottla.dataplane.share.leader import key_hashes, key_hashes_in_python
 from ottla.network.tls import jks
 from ottla.network.tls.contexts import client_context, server_context
 from ottla.network.tls.der import object_identifier, values_in
@@ -44,7 +45,7 @@ from ottla.protocol.messages.headers import decode_client_id
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
 from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from ottla.protocol.records import produced_batch, record_validation
-from ottla.protocol.records.record_batch import ATTRIBUTES_AT, CRC_AT
+from ottla.protocol.records.record_batch import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE
 from ottla.protocol.session.frames import FrameError
 from ottla.protocol.session.handshake import HandshakeError
 from ottla.protocol.session.liveness_datagrams import DatagramHeartbeat, DatagramSeal, InvalidDatagram
@@ -317,6 +318,20 @@ def play_segment(data: bytes) -> None:
         os.close(fd)
 
 
+def play_keys_of_records(data: bytes) -> None:
+    """Play the body of a batch whose keys are hashed, in pieces that end anywhere: in C as in Python."""
+    middle = len(data) // 2
+    for piece in (data, data[:middle], data[middle:]):
+        assert _hashed(key_hashes.hash_keys, piece) == _hashed(key_hashes_in_python.hash_keys, piece)
+
+
+def _hashed(hash_keys: Callable[..., tuple[object, ...]], piece: bytes) -> tuple[object, ...] | str:
+    try:
+        return hash_keys(piece, 7, 8, 3, 2)
+    except ValueError as error:
+        return str(error)
+
+
 def _ends(fd: int, size: int) -> list[int]:
     """Return the positions between the batches that a walk in Python finds, from the first one to its end."""
     ends = [0]
@@ -352,5 +367,6 @@ TARGETS: tuple[Target, ...] = (
     Target("datagrams", _datagrams, play_datagram, (InvalidDatagram,)),
     Target("produce", valid_inputs.produce_requests, play_produce, ()),
     Target("batches", lambda: [valid_inputs.batch()], play_batch, ()),
+    Target("keys of records", lambda: [valid_inputs.batch()[HEADER_SIZE:]], play_keys_of_records, ()),
     Target("segments", lambda: [valid_inputs.batch() * 3], play_segment, ()),
 )

@@ -138,6 +138,34 @@ def test_records_survive_the_leader_of_their_partition(cluster: RunningCluster) 
     assert accepted == values
 
 
+def test_a_stock_consumer_gets_the_records_of_a_key_in_order(cluster: RunningCluster) -> None:
+    topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 1)
+    group = from_the_beginning(cluster, "ordered", ottla__share__ordering="key")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "compression.type": "lz4"})
+    for number in range(200):
+        producer.produce(topic, b"%d" % number, key=None if number % 10 == 9 else b"%d" % (number % 10 % 4))
+    assert producer.flush(60) == 0
+    ended: list[tuple[bytes | None, int]] = []
+    released: set[int] = set()
+    with consumer(cluster, group, topic, "explicit") as member:
+
+        def taken(record: object) -> None:
+            key, number = record.key(), int(record.value())  # type: ignore[attr-defined]
+            if number % 7 == 0 and number not in released:
+                released.add(number)
+                member.acknowledge(record, AcknowledgeType.RELEASE)
+            else:
+                ended.append((key, number))
+                member.acknowledge(record, AcknowledgeType.ACCEPT)
+
+        poll(member, lambda: len(ended) == 200, taken)
+        member.commit_sync()
+    assert sorted(number for _, number in ended) == list(range(200))
+    for wanted in (b"0", b"1", b"2", b"3"):
+        numbers = [number for key, number in ended if key == wanted]
+        assert numbers == sorted(numbers)
+
+
 class Ended(Exception):
     """The end of a program of the page, as by Ctrl-C."""
 

@@ -14,6 +14,8 @@ from ottla.protocol.features import (
     PLACEMENT_IN_TURNS,
     SECURITY,
     SHARE,
+    SHARE_ABILITIES,
+    SHARE_ORDERED,
     SHARE_SERVED,
 )
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
@@ -85,6 +87,7 @@ def test_the_first_leader_forms_the_cluster() -> None:
         InitialFeature(feature=MIRROR, level=MIRROR_WITH_OFFSETS),
         InitialFeature(feature=PLACEMENT, level=PLACEMENT_IN_TURNS),
         InitialFeature(feature=SHARE, level=SHARE_SERVED),
+        InitialFeature(feature=SHARE_ABILITIES, level=SHARE_ORDERED),
     ]
     assert world.proposed == [FormCluster(cluster_id="c", features=features)]
 

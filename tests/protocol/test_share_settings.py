@@ -7,20 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.features import FEATURES, OURS, SHARE, SHARE_SERVED
+from ottla.protocol.features import FEATURES, OURS, SHARE, SHARE_ABILITIES, SHARE_SERVED
 from ottla.protocol.iso_times import iso_duration_ms
 from ottla.protocol.settings.config_key import ConfigError, ConfigKey, Scope
 from ottla.protocol.settings.config_keys import NODE_KEYS, TOPIC_KEYS, why_ignored
 from ottla.protocol.settings.config_resources import GROUP_KEYS, bounds_of_group_key, check_group_bounds
 from ottla.protocol.settings.config_share import ShareSettings, reset_duration_ms, share_settings
 
-WHOLE = share_settings(2, ordered=True)
-LEVELS = [
-    share_settings(0, ordered=False),
-    share_settings(1, ordered=False),
-    share_settings(2, ordered=False),
-    WHOLE,
-]
+WHOLE = share_settings(2)
+LEVELS = [share_settings(0), share_settings(1), WHOLE]
 
 # Default, lowest and highest value, as the `ConfigDef` of Kafka 4.4 has them.
 KAFKA_NODE_KEYS = {
@@ -89,7 +84,7 @@ def test_running_brokers_take_kafkas_dynamic_keys_alone() -> None:
     }
 
 
-@pytest.mark.parametrize("known", LEVELS, ids=["level 0", "level 1", "level 2", "ordered"])
+@pytest.mark.parametrize("known", LEVELS, ids=["level 0", "level 1", "level 2"])
 def test_every_key_of_kafka_is_known_at_each_level(known: ShareSettings) -> None:
     names = (Path(__file__).parent / "kafka_node_keys.txt").read_text().split()
     of_share = [
@@ -105,16 +100,16 @@ def test_every_key_of_kafka_is_known_at_each_level(known: ShareSettings) -> None
 
 
 def test_a_level_adds_the_keys_of_its_function() -> None:
-    none, groups, letters, whole = ({key.name for key in (*known.groups, *known.nodes)} for known in LEVELS)
+    none, groups, whole = ({key.name for key in (*known.groups, *known.nodes)} for known in LEVELS)
     assert none == set()
-    assert "share.session.timeout.ms" in groups
-    assert {name.startswith("errors.deadletterqueue.") for name in letters - groups} == {True}
-    assert whole - letters == {"ottla.share.ordering"}
+    assert {"share.session.timeout.ms", "ottla.share.ordering"} <= groups
+    assert {name.startswith("errors.deadletterqueue.") for name in whole - groups} == {True}
 
 
 def test_this_program_knows_the_keys_of_what_it_serves() -> None:
     """Clients see the feature and its settings together, or neither."""
-    assert (SHARE in FEATURES) == (SHARE in OURS) == (SHARE_SERVED > 0)
+    for feature in (SHARE, SHARE_ABILITIES):
+        assert (feature in FEATURES) == (feature in OURS) == (SHARE_SERVED > 0)
     assert ("group.share.max.size" in NODE_KEYS) == (SHARE_SERVED > 0)
     assert ("share.session.timeout.ms" in GROUP_KEYS) == (SHARE_SERVED > 0)
     assert ("errors.deadletterqueue.group.enable" in TOPIC_KEYS) == (SHARE_SERVED > 1)

@@ -29,9 +29,10 @@ from ...server.handler import ClientRequest, as_kafka_error
 from ...server.purgatory import Parked, Purgatory
 from ...share.leader.acknowledging import AcknowledgeRound, acknowledged_ranges, check_readable
 from ...share.leader.dependencies import ShareKey
-from ...share.leader.led_partition import Appetite, LedPartition, Taken
+from ...share.leader.led_partition import LedPartition
 from ...share.leader.share_partitions import SharePartitions
 from ...share.leader.share_sessions import ShareSessions
+from ...share.leader.taking import Appetite, Taken
 from ...share.limits import AcquireMode
 from ...share.sessions import SessionKey, SharedPartition, ShareSession
 from .acknowledgements import (

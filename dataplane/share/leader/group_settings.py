@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from ....protocol.settings.config_share import LATEST
+from ....protocol.settings.config_share import BY_KEY, LATEST, ORDERING
 from ..limits import ShareLimits
 
 READ_COMMITTED: Final = "read_committed"
@@ -76,6 +76,7 @@ class ShareGroupSettings:
                 delivery_limit=self._bounded(own, *_DELIVERY_LIMIT),
                 record_locks=self._bounded(own, *_RECORD_LOCKS),
                 has_dead_letters=bool(letter_topic),
+                is_ordered=own.get(ORDERING) == BY_KEY,
             ),
             is_read_committed=own.get("share.isolation.level") == READ_COMMITTED,
             may_renew=own.get("share.renew.acknowledge.enable", "true").lower() == "true",

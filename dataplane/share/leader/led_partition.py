@@ -21,11 +21,13 @@ from ..limits import AcquireMode
 from ..partition import SharePartition
 from ..states import AcknowledgeType, StateBatch
 from ..transitions import Transition
+from .background_reads import BackgroundReads
 from .batches import BatchWalk, ColdRecords
-from .cold_headers import read_ahead
 from .dead_letters import DeadLetters, LetterServices
 from .dependencies import FENCED, Persister, ShareKey, StoredPending, fenced
 from .group_settings import GroupSettings
+from .key_reads import READ_BYTES as KEY_READ_BYTES
+from .taking import Appetite, Taken
 from .transactional_acks import TransactionalAcks, TransactionServices
 from .write_queue import PendingChange, WriteQueue, Written, complete_after
 
@@ -39,6 +41,8 @@ SHARE_PARTITION_BYTES = 4_000
 """Approximate memory of a share partition without its window."""
 RUN_BYTES = 200
 """Approximate memory of a range of records with one state."""
+KEY_BYTES = 250
+"""Approximate memory of a record whose key is known."""
 
 _GROWTH_BYTES = 32 * RUN_BYTES
 """Memory that must be free before a fetch acquires records, since its window may grow."""
@@ -73,28 +77,6 @@ class Services(NamedTuple):
     """Drop the share partition: it is fenced, or, without an error, nobody uses it."""
 
 
-class Taken(NamedTuple):
-    """Acquired records: the ranges, and the whole batches of the log that have them."""
-
-    records: LogSlice
-    acquired: tuple[AcquiredRange, ...]
-
-    @property
-    def record_count(self) -> int:
-        """Number of acquired records."""
-        return sum(acquired.last + 1 - acquired.first for acquired in self.acquired)
-
-
-class Appetite(NamedTuple):
-    """The bytes and records that a fetch may still take."""
-
-    max_bytes: int
-    max_records: int
-    mode: AcquireMode
-    at_least_one: bool
-    """True if the first batch may exceed the bytes."""
-
-
 class LedPartition:
     """A share partition in one leader epoch of its partition.
 
@@ -102,9 +84,9 @@ class LedPartition:
     """
 
     __slots__ = (
-        "_backoff_ms", "_claim", "_is_due", "_is_full", "_is_warm", "_loop", "_retry_at_ms", "_services", "_share",
-        "_timer", "_timer_at_ms", "_transactions", "_waiting", "_warming", "_writes", "failure", "key", "leader_epoch",
-        "letters", "replica", "state_epoch", "users",
+        "_backoff_ms", "_claim", "_is_due", "_is_full", "_loop", "_reads", "_retry_at_ms", "_services", "_share",
+        "_timer", "_timer_at_ms", "_transactions", "_waiting", "_writes", "failure", "key", "leader_epoch", "letters",
+        "replica", "state_epoch", "users",
     )  # fmt: skip
 
     def __init__(
@@ -138,8 +120,7 @@ class LedPartition:
         self._backoff_ms = _BACKOFF_MS
         # True once the fetches have been reported that wait although there are records.
         self._is_full = False
-        self._warming: asyncio.Task[None] | None = None
-        self._is_warm = False
+        self._reads = BackgroundReads(replica, self.wake, services.doubted)
 
     def __repr__(self) -> str:
         return f"<{self.replica.topic}-{self.key.partition} of share group {self.key.group_id}>"
@@ -176,8 +157,7 @@ class LedPartition:
         self._claim.count(0)
         self._disarm()
         self.replica.readers.discard(self)
-        if self._warming is not None:
-            self._warming.cancel()
+        self._reads.close()
         self.letters.close()
         self._transactions.close()
         self._writes.fail(failure)
@@ -193,8 +173,7 @@ class LedPartition:
         self._writes.cancel()
         self.letters.close()
         self._transactions.close()
-        if self._warming is not None:
-            self._warming.cancel()
+        self._reads.close()
 
     # ------------------------------------------------------------ waiting fetches
 
@@ -238,7 +217,9 @@ class LedPartition:
         share, leader = self._share, self.replica.leader
         if leader is None:
             return True
-        return share is not None and share.can_acquire and share.next_fetch_offset() < self._upper_bound()
+        if share is None or not share.can_acquire or share.next_fetch_offset() >= self._upper_bound():
+            return False
+        return share.keys_from is None or not self._reads.is_busy
 
     def lag(self, share: SharePartition) -> int:
         """Return the number of records up to the high watermark that are not finished. `share` is the loaded state."""
@@ -277,29 +258,51 @@ class LedPartition:
         return records.size
 
     def take(self, member_id: str, appetite: Appetite) -> Taken | None:
-        """Acquire records for a member; None if there are none, or their headers have to be read from the disk first.
+        """Acquire records for a member; None if there are none, or their headers or keys have to be read first.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         share = self._served()
         share.limits = self._services.settings(self.key.group_id).limits
+        self._check_order(share)
+        self._reads.check()
         if not self._claim.resize(self._retained_bytes(share) + _GROWTH_BYTES):
             return None
         taken = None
         for _ in range(_READS_MAX):
             offset = share.next_fetch_offset()
-            if not share.can_acquire or offset >= self._upper_bound():
+            if not share.can_acquire or offset >= self._upper_bound() or share.keys_from is not None:
                 break
             taken = self._take_once(share, member_id, offset, appetite)
             if taken is not None or share.next_fetch_offset() == offset:
                 break
         else:
             self._loop.call_soon(self.wake)
+        if taken is None:
+            self._learn_keys(share)
         self._claim.count(self._retained_bytes(share))
         self._arm()
         if taken is not None:
             self._count(taken)
         return taken
+
+    def _check_order(self, share: SharePartition) -> None:
+        """Begin anew from the durable state if the group's order of keys was switched on or off. Raises KafkaError
+        NOT_LEADER_OR_FOLLOWER then, so that members ask again."""
+        if share.is_ordered != share.limits.is_ordered and self._writes.is_empty:
+            failure = KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self!r} begins anew, since ottla.share.ordering has changed",
+            )
+            self.over(failure)
+            raise failure
+
+    def _learn_keys(self, share: SharePartition) -> None:
+        """Read the keys of the next records in a thread, if the group keeps their order. Raises KafkaError."""
+        first, upto = share.keys_from, self._upper_bound()
+        if first is not None and first < upto and share.can_acquire and not self._reads.is_busy:
+            appetite = Appetite(KEY_READ_BYTES, 1, AcquireMode.RECORD_LIMIT, True)
+            self._read_ahead(self._read(share, appetite, upto), first)
 
     def _count(self, taken: Taken) -> None:
         counters = self._services.counters
@@ -341,7 +344,7 @@ class LedPartition:
         try:
             acquired = self._acquire(share, member_id, offset, records, upto, appetite)
         except ColdRecords:
-            self._warm(records)
+            self._read_ahead(records)
             return None
         except BaseException:
             records.release()
@@ -364,8 +367,7 @@ class LedPartition:
         aborted: Sequence[AbortedTransaction] = ()
         if self._services.settings(self.key.group_id).is_read_committed:
             aborted = self.replica.log.transactions.aborted_among(records, offset, upto)
-        walk = BatchWalk(records, aborted, may_wait=self._is_warm)
-        self._is_warm = False
+        walk = BatchWalk(records, aborted, may_wait=self._reads.took_warm())
         now_ms = self._services.monotonic_ms()
         acquired = share.acquire(
             member_id, offset, walk.data_batches(), appetite.max_records, appetite.mode, now_ms
@@ -377,21 +379,16 @@ class LedPartition:
             walk.cut(acquired[0].first, acquired[-1].last)
         return acquired
 
-    def _warm(self, records: LogSlice) -> None:
-        """Read the beginning of a slice into the page cache, in a thread, and wake the waiting fetches."""
-        if self._warming is not None:
+    def _read_ahead(self, records: LogSlice, keys_from: int | None = None) -> None:
+        """Read the beginning of a slice into the page cache, or the keys of its records, and wake the waiting
+        fetches."""
+        share = self._share
+        if share is None or self._reads.is_busy:
             records.release()
-            return
-
-        def warmed(task: asyncio.Task[None]) -> None:
-            records.release()
-            self._warming = None
-            if not task.cancelled() and task.exception() is None:
-                self._is_warm = True
-                self.wake()
-
-        self._warming = self._loop.create_task(read_ahead(records))
-        self._warming.add_done_callback(warmed)
+        elif keys_from is None:
+            self._reads.warm(records)
+        else:
+            self._reads.learn_keys(share, records, keys_from)
 
     # ------------------------------------------------------------ acknowledgement, release, ends of locks
 
@@ -502,7 +499,7 @@ class LedPartition:
             self._services.is_over(self, None)
 
     def _retained_bytes(self, share: SharePartition) -> int:
-        return SHARE_PARTITION_BYTES + RUN_BYTES * share.run_count
+        return SHARE_PARTITION_BYTES + RUN_BYTES * share.run_count + KEY_BYTES * share.key_count
 
     # ------------------------------------------------------------ transactions and dead letters
 

@@ -11,7 +11,7 @@ from ottla.dataplane.groups.limits import ShareGroupLimits
 from ottla.protocol.settings.config_key import ConfigError
 from ottla.protocol.settings.config_share import share_settings
 
-SERVED = {key.name: key for key in share_settings(1, ordered=False).nodes}
+SERVED = {key.name: key for key in share_settings(1).nodes}
 
 
 @pytest.fixture

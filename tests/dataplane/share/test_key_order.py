@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hypothesis import settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.dataplane.share.acknowledgements import AcknowledgedRange
+from ottla.dataplane.share.key_order import ReadKeys
 from ottla.dataplane.share.limits import AcquireMode, ShareLimits
 from ottla.dataplane.share.partition import SharePartition
 from ottla.dataplane.share.states import Acquired, Available, Blocked, State
@@ -22,6 +24,14 @@ def ordered(record_locks: int = 100, delivery_limit: int = 5) -> SharePartition:
     return SharePartition(ShareLimits(LOCK_MS, delivery_limit, record_locks, is_ordered=True), 0)
 
 
+def learn(share: SharePartition, keys: Mapping[int, int], behind: int) -> None:
+    """Read the keys of a log up to an offset, unless they are read."""
+    first = share.keys_from
+    if first is not None and first < behind:
+        read = [(offset, key) for offset, key in sorted(keys.items()) if first <= offset < behind]
+        share.learn_keys(ReadKeys(first, behind, [offset for offset, _ in read], [key for _, key in read]))
+
+
 def acquire(
     share: SharePartition,
     keys: dict[int, int],
@@ -30,11 +40,12 @@ def acquire(
     max_records: int = 100,
     now_ms: int = 0,
 ) -> list[int]:
-    """Return the offsets that a member acquires of one batch of the log."""
+    """Read keys if that is needed, and return the offsets that a member acquires of one batch of the log."""
+    learn(share, keys, last + 1)
     first = share.next_fetch_offset()
-    acquired = share.acquire(
-        member, first, [(first, last)], max_records, AcquireMode.BATCH_OPTIMISED, now_ms, keys
-    )
+    if first > last:
+        return []
+    acquired = share.acquire(member, first, [(first, last)], max_records, AcquireMode.BATCH_OPTIMISED, now_ms)
     return [offset for found in acquired for offset in range(found.first, found.last + 1)]
 
 
@@ -43,6 +54,33 @@ def settle(
 ) -> None:
     share.commit(share.acknowledge(member, [AcknowledgedRange(offset, offset, types, delay_ms)], 0))
     share.check()
+
+
+def test_no_record_is_delivered_before_its_key_is_read() -> None:
+    share = ordered()
+    assert share.keys_from == 0
+    assert not share.acquire("a", 0, [(0, 9)], 100, AcquireMode.RECORD_LIMIT, 0)
+    learn(share, {0: 7, 2: 8}, 3)
+    assert share.keys_from is None
+    taken = share.acquire("a", 0, [(0, 9)], 100, AcquireMode.RECORD_LIMIT, 0)
+    assert [found[:2] for found in taken] == [(0, 2)]
+    assert share.keys_from == 3
+    share.learn_keys(ReadKeys(5, 10, [5], [7]))
+    assert share.keys_from == 3, "offsets 3 and 4 were not read"
+    share.archive_below(4)
+    share.learn_keys(ReadKeys(3, 10, [3, 4], [9, 7]))
+    assert share.keys_from is None, "the log lost records meanwhile"
+    taken = share.acquire("a", 4, [(4, 9)], 100, AcquireMode.RECORD_LIMIT, 0)
+    assert [found[:2] for found in taken] == [(4, 9)], "offset 0 is removed, so nothing precedes offset 4"
+
+
+def test_a_sparse_batch_takes_no_more_work_than_its_records() -> None:
+    """Compaction leaves batches that reach over 2^31 offsets."""
+    share, last = ordered(), 2**31
+    learn(share, {0: 7, last: 7}, last + 1)
+    taken = share.acquire("a", 0, [(0, last)], 50, AcquireMode.RECORD_LIMIT, 0)
+    assert [found[:2] for found in taken] == [(0, 49)]
+    assert share.end_offset == 100
 
 
 def test_a_key_is_blocked_until_its_first_record_ends() -> None:
@@ -113,7 +151,7 @@ def test_a_new_leader_walks_the_window_before_it_delivers_records() -> None:
     settle(share, 0, RELEASE, delay_ms=1_000)
     settle(share, 1, ACCEPT)
     restored = SharePartition.restore(share.limits, *share.snapshot())
-    assert restored.next_fetch_offset() == restored.keys_from == 0
+    assert restored.keys_from == restored.start_offset == 0
     assert acquire(restored, keys, 3) == [3], "offset 2 waits behind the delayed record"
     settle(restored, 3, ACCEPT)
     restored.commit(restored.expire(1_000))
@@ -191,19 +229,29 @@ class OrderedHistory(RuleBasedStateMachine):
                 found.append((offset, offset))
         return found
 
-    @rule(member=st.sampled_from("ab"), max_records=st.integers(1, 12), count=st.integers(1, 12))
-    def acquire(self, member: str, max_records: int, count: int) -> None:
+    def learn(self, count: int) -> None:
+        """Read the keys of a number of offsets, unless keys are read."""
+        if (first := self.share.keys_from) is not None:
+            there = {offset: key for offset, key in self.keys.items() if offset not in self.absent}
+            learn(self.share, there, min(first + count, self.log_end))
+
+    @rule(
+        member=st.sampled_from("ab"),
+        max_records=st.integers(1, 12),
+        count=st.integers(1, 12),
+        read=st.sampled_from((0, 1, 3, 10, 40)),
+    )
+    def acquire(self, member: str, max_records: int, count: int, read: int) -> None:
         share = self.share
+        self.learn(read)
         first = share.next_fetch_offset()
         batches = self.batches(first)[:count]
         before = self.states()
-        acquired = share.acquire(
-            member, first, batches, max_records, AcquireMode.RECORD_LIMIT, self.now_ms, self.keys
-        )
+        acquired = share.acquire(member, first, batches, max_records, AcquireMode.RECORD_LIMIT, self.now_ms)
         offsets = [offset for found in acquired for offset in range(found.first, found.last + 1)]
         assert len(offsets) <= max_records
         for offset in offsets:
-            assert share.keys_from is None or not self.unfinished_before(offset)
+            assert not share.is_ordered or not self.unfinished_before(offset)
             assert isinstance(before.get(offset, Available()), Available | Blocked)
 
     @precondition(lambda self: any(isinstance(s, Acquired) for s in self.states().values()))
@@ -259,15 +307,16 @@ class OrderedHistory(RuleBasedStateMachine):
     def one_record_of_a_key(self) -> None:
         share, states = self.share, self.states()
         share.check()
-        if share.keys_from is None:
+        if share._order is None:
             return
+        assert share.key_count <= 2 * self.log_end
         held = [
             self.keys[offset]
             for offset, state in states.items()
             if isinstance(state, Acquired) and offset in self.keys
         ]
         assert len(held) == len(set(held)), "two records of a key are in flight"
-        walked_to = share.keys_from
+        walked_to = share._order.walked_to
         for offset, state in states.items():
             if offset >= walked_to:
                 assert not isinstance(state, Acquired | Blocked)
@@ -290,10 +339,9 @@ class OrderedHistory(RuleBasedStateMachine):
             share.commit(share.expire(self.now_ms))
             dead = [(found.first, found.last) for found in share.dead_letters()]
             share.commit(share.dead_letter_written(dead))
+            self.learn(5)
             first = share.next_fetch_offset()
-            share.acquire(
-                "z", first, self.batches(first), 100, AcquireMode.RECORD_LIMIT, self.now_ms, self.keys
-            )
+            share.acquire("z", first, self.batches(first), 100, AcquireMode.RECORD_LIMIT, self.now_ms)
             held = [o for o, s in self.states().items() if isinstance(s, Acquired)]
             share.commit(share.acknowledge("z", [AcknowledgedRange(o, o, ACCEPT) for o in held], self.now_ms))
             if share.start_offset >= self.log_end:

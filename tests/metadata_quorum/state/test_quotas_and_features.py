@@ -8,8 +8,16 @@ import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.features import FEATURES, SHARE, SHARE_STATE_TOPIC, finalized
+from ottla.protocol.features import FEATURES, SHARE, SHARE_ABILITIES, SHARE_STATE_TOPIC, finalized
 from ottla.protocol.messages.command import Command
+from ottla.protocol.messages.config_commands import (
+    AlterConfigs,
+    AlterConfigsResult,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+)
 from ottla.protocol.messages.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from ottla.protocol.messages.metadata_records import TopicRecord
 from ottla.protocol.messages.quorum_commands import decode_result, encode_command
@@ -23,6 +31,7 @@ from ottla.protocol.messages.quota_commands import (
     UpdateFeatures,
     UpdateFeaturesResult,
 )
+from ottla.protocol.settings.config_share import ORDERING
 from ottla.protocol.wire.schema import Message
 
 Parts = list[tuple[str, str | None]]
@@ -164,3 +173,32 @@ def test_share_groups_are_hidden_by_an_unsafe_downgrade_alone() -> None:
     assert finalized(controller.image.features)[SHARE] == 1
     assert update(0, UNSAFE_DOWNGRADE) == ""
     assert finalized(controller.image.features)[SHARE] == 0
+
+
+def test_the_order_of_keys_takes_its_level() -> None:
+    """A broker that does not know the setting would deliver records with the same key at the same time."""
+    controller = Controller()
+
+    def change(value: str, operation: ConfigOperation = ConfigOperation.SET) -> tuple[int, str]:
+        changes = [ConfigChange(name=ORDERING, operation=operation, value=value)]
+        resource = ConfigResource(resource_type=ResourceType.GROUP, resource_name="g", changes=changes)
+        result = do(controller, AlterConfigs(resources=[resource]))
+        assert isinstance(result, AlterConfigsResult)
+        return result.resources[0].error_code, result.resources[0].error_message
+
+    def update(level: int, upgrade_type: int) -> str:
+        updates = [FeatureLevel(feature=SHARE_ABILITIES, level=level, upgrade_type=upgrade_type)]
+        result = do(controller, UpdateFeatures(updates=updates))
+        assert isinstance(result, UpdateFeaturesResult)
+        return result.error_message
+
+    assert change("none")[0] == 0
+    code, said = change("key")
+    assert code == ErrorCode.UNSUPPORTED_VERSION
+    assert "needs the feature ottla.share.version at level 1" in said
+    assert change("offset")[0] == ErrorCode.INVALID_CONFIG
+    assert update(1, UPGRADE) == ""
+    assert change("key") == (0, "")
+    assert "1 groups have ottla.share.ordering=key, such as 'g'" in update(0, UNSAFE_DOWNGRADE)
+    assert change("", ConfigOperation.DELETE)[0] == 0
+    assert update(0, SAFE_DOWNGRADE) == ""

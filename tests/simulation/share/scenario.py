@@ -14,7 +14,8 @@ from unittest.mock import patch
 from ottla.client.admin import GROUP_RESOURCE, Admin
 from ottla.dataplane.server import server
 from ottla.dataplane.share.leader.dependencies import ShareKey
-from ottla.dataplane.share.leader.led_partition import Appetite, LedPartition, Taken
+from ottla.dataplane.share.leader.led_partition import LedPartition
+from ottla.dataplane.share.leader.taking import Appetite, Taken
 from ottla.protocol.errors import KafkaError
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History
