@@ -11,6 +11,7 @@ EXTENSIONS := $(wildcard network/*/*.[ch] protocol/*/*.[ch] dataplane/*/*/*.[ch]
 PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console lake cli
 
 MINUTES ?= 180
+BUSY ?= 0
 LINTS := lint-types lint-style lint-public lint-imports lint-commits
 TESTED := protocol metadata_quorum dataplane client spark_integration console lake cli testing
 
@@ -138,7 +139,7 @@ soak: venv
 	$(BIN)/python -m tests.simulation.cluster.run --soak soak
 
 soak-real: venv
-	$(BIN)/python -m benchmarks.soak_real --minutes $(MINUTES) --plot soak-real.svg
+	$(BIN)/python -m benchmarks.soak_real --minutes $(MINUTES) --busy $(BUSY) --plot soak-real.svg
 
 mutants: venv
 	$(BIN)/python -m tests.simulation.cluster.run --mutants --seeds 0-300

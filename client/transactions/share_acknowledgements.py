@@ -21,7 +21,7 @@ KINDS: Final[dict[str, AcknowledgeType]] = {
 }
 
 
-class ShareAcknowledgements:
+class TaskAcknowledgements:
     """The acknowledgements of the open transaction. The consumers of the tasks send them at once; a commit waits for
     the answers."""
 

@@ -50,7 +50,7 @@ from ..records import OffsetAndMetadata, TopicPartition
 from ..sharing.tasks import ShareTask
 from .additions import FATAL, addition, addition_failure, offset_commit, offsets_failure
 from .questions import Failure, ProducerQuestions, failure_of
-from .share_acknowledgements import ShareAcknowledgements
+from .share_acknowledgements import TaskAcknowledgements
 
 LANE: Final = "transactions"
 VERSION_FEATURE: Final = "transaction.version"
@@ -127,7 +127,7 @@ class Transactions:
         self._questions = ProducerQuestions(
             f"transactional id {state.transactional_id!r}", options.patience_s, options.retry_backoff_max_ms
         )
-        self._acknowledgements = ShareAcknowledgements(
+        self._acknowledgements = TaskAcknowledgements(
             state.transactional_id, self._questions, self._acknowledgement_refused
         )
         self._adding = False
@@ -261,7 +261,7 @@ class Transactions:
     def acknowledge(self, tasks: Iterable[ShareTask], kind: str) -> None:
         """Acknowledge tasks of share groups with the transaction. A refusal fails the transaction.
 
-        Raises VersionUnsupported below transaction version 2, and the errors of `ShareAcknowledgements.add`.
+        Raises VersionUnsupported below transaction version 2, and the errors of `TaskAcknowledgements.add`.
         """
         self._life.check_here()
         self._state.require(ProducerPhase.OPEN)

@@ -24,6 +24,7 @@ from ottla.dataplane.log.inspection import _records_at_fault
 from ottla.dataplane.log.timestamps import BatchLookup
 from ottla.dataplane.producing.validation_queue import _outcome_in_thread
 from ottla.dataplane.security.authorization.access import EVERYTHING
+from ottla.dataplane.share.leader.key_reads import _batch_keys
 from ottla.dataplane.share.leader.source_records import _decoded
 from ottla.dataplane.share.state.records import read_records as read_share_states
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -35,7 +36,7 @@ from ottla.protocol.records.record import (
     encode_batch,
     read_control_record,
 )
-from ottla.protocol.records.record_batch import parse_header
+from ottla.protocol.records.record_batch import HEADER_SIZE, parse_header
 from tests.dataplane.fetching.consumers import Shelf
 from tests.dataplane.log.batches import raw_batch
 from tests.protocol.produced import record
@@ -94,6 +95,10 @@ PASSING_OVER: dict[str, tuple[str, Callable[[bytes], object]]] = {
     "dataplane/log/timestamps.py": (
         "a lookup by time, in a thread unless it is short: 256 MiB, else the header stands for the records",
         lambda batch: [BatchLookup(batch, parse_header(batch), 5, 0).find()][1:],
+    ),
+    "dataplane/share/leader/key_reads.py": (
+        "a thread that reads keys: 256 KiB at a time, up to the key of the last record",
+        lambda batch: [*_batch_keys(memoryview(batch)[HEADER_SIZE:], parse_header(batch), 0, 1)][1:],
     ),
     "dataplane/share/leader/source_records.py": (
         "a thread that copies records into dead letters: 16 MiB, else a letter has its headers alone",
