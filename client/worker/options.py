@@ -234,13 +234,14 @@ class SettlingOptions:
     commit_every_s: float = optional(
         0.2,
         "Time after which finished records are committed. Without transactions a commit also follows after "
-        "`concurrency` finished records.",
+        "`concurrency` finished records, and a share group has no commits.",
         unit="s",
     )
     transactional: bool = optional(
         False,
         "Whether the records that handlers send, the dead letters and the offsets are one transaction, so that each "
-        "record counts exactly once.",
+        "record counts exactly once. In a share group: the records that handlers send, and the acknowledgements of "
+        "their tasks.",
     )
     transactional_id: str | None = optional(
         None,
