@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from ..sharing.acknowledgements import DELAY_MAX
 from .rates import Rate
+from .retries import Retry
 
 _NO_ORDER: Final = "the records of a share group have no order"
 _NO_COMMITS: Final = (
@@ -47,6 +49,15 @@ def check_share_options(options: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is no option of a worker with source='share': {_NO_COMMITS}")
     if any(rate.per_key for rate in _rates(options.get("rate"))):
         raise ValueError(f"rate has no per_key=True with source='share': {_NO_ORDER}")
+
+
+def check_delays(retry: Retry) -> None:
+    """Check that brokers can keep all delays of a schedule. Raises ValueError."""
+    longest_s, most_s = retry.longest_s * (1 + retry.jitter), DELAY_MAX.total_seconds()
+    if longest_s > most_s:
+        raise ValueError(
+            f"retry has delays of up to {longest_s:g} s with source='share', where {most_s:.0f} s (7 days) are allowed"
+        )
 
 
 def _rates(given: object) -> Iterable[Rate]:

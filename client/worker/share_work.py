@@ -1,7 +1,8 @@
 """The work of a member of a share group: each record by itself, accepted after the handler, or released or rejected.
 
-A record whose handler fails is released after the delay of `retry`, and the group delivers it again, to any member. The
-number of deliveries is the number of the attempt.
+A record whose handler fails is released with the delay of `retry`, and the group delivers it again, to any member. The
+broker keeps the delay. If it cannot, the worker releases the record after the delay. The number of deliveries is the
+number of the attempt.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import KafkaError
@@ -21,7 +23,7 @@ from ..consuming.deserialization import deserialization
 from ..error_names import error_type
 from ..exactly_once.batch import NewRecord
 from ..exactly_once.output import Output
-from ..failures import ClientClosed, LostLock, SerializationFailed
+from ..failures import ClientClosed, LostLock, SerializationFailed, VersionUnsupported
 from ..producer import Producer
 from ..records import ConsumerRecord
 from ..rejection import Reject
@@ -264,15 +266,18 @@ class ShareWork:
             return
         self._counts["retried"] += 1
         logger.warning(
-            "attempt %d failed, and the record is released in %.3g s (%s): %s: %s",
+            "attempt %d failed, and the next one is in %.3g s (%s): %s: %s",
             task.delivery_count,
             delay_s,
             where,
             error_type(error),
             error_text(error),
         )
-        await self._wait(delay_s)
-        self._acknowledge(task, task.release)
+        try:
+            self._acknowledge(task, partial(task.release, delay=delay_s))
+        except VersionUnsupported:  # The broker keeps no delays.
+            await self._wait(delay_s)
+            self._acknowledge(task, task.release)
 
     async def _wait(self, delay_s: float) -> None:
         """Wait before a release, at most until the worker stops. Another task may start meanwhile."""
@@ -290,16 +295,15 @@ class ShareWork:
         self._news.tell()
 
     def _acknowledge(self, task: ShareTask, call: Callable[[], Acknowledgement]) -> None:
-        self._held.pop(id(task), None)
-        if task.acknowledged:  # A transaction has done so.
-            return
         try:
-            answer = call()
+            answer = None if task.acknowledged else call()  # A transaction may have done so.
         except (LostLock, ClientClosed) as error:
             logger.warning("%s-%d, offset %d: %s", task.topic, task.partition, task.offset, error)
         else:
-            self._unanswered += 1
-            answer.add_done_callback(self._answered)
+            if answer is not None:
+                self._unanswered += 1
+                answer.add_done_callback(self._answered)
+        self._held.pop(id(task), None)
 
     def _answered(self, _: Acknowledgement) -> None:
         self._unanswered -= 1

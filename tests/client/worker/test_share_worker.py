@@ -22,10 +22,12 @@ from ottla import (
     Retry,
     ShareConsumer,
     TransactionAborted,
+    VersionUnsupported,
     Worker,
     WorkerRecord,
 )
 from ottla.client.admin import GROUP_RESOURCE
+from ottla.client.sharing.leader import ShareLeader
 from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -107,6 +109,59 @@ async def test_records_are_accepted_released_and_rejected(cluster: LocalCluster,
     stats = worker.stats()
     assert (stats.succeeded, stats.failed, stats.retried, stats.letters) == (72, 45, 27, 18)
     assert (stats.held, stats.in_flight, stats.waiting, stats.uncommitted) == (0, 0, 0, 0)
+
+
+async def test_the_delay_of_a_retry_outlives_the_worker(cluster: LocalCluster, topic: str) -> None:
+    await fill(cluster, topic, range(2))
+    worker = worker_of(cluster, topic, retry=Retry(attempts=3, first=4, most=4, jitter=0))
+    failed_s: list[float] = []
+
+    @worker.handler
+    async def work(record: WorkerRecord) -> None:
+        if record.value == b"1":
+            failed_s.append(time.monotonic())
+            raise ZeroDivisionError
+
+    async with asyncio.timeout(30):
+        await worker.run()
+    assert time.monotonic() - failed_s[0] < 4
+    assert len(failed_s) == 1
+    async with ShareConsumer(topic, group_id=topic, bootstrap_servers=cluster.bootstrap_servers) as queue:
+        async with asyncio.timeout(30):
+            task = await queue.getone()
+        assert (task.value, task.delivery_count) == (b"1", 2)
+        assert time.monotonic() - failed_s[0] > 3.9
+        await task.accept()
+
+
+async def test_a_worker_waits_where_brokers_keep_no_delays(
+    cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: ShareLeader) -> None:
+        raise VersionUnsupported("keeps no delays")
+
+    monkeypatch.setattr(ShareLeader, "check_delays", refuse)
+    await fill(cluster, topic, range(3))
+    worker = worker_of(cluster, topic, retry=Retry(attempts=2, first=1.5, most=1.5, jitter=0))
+    starts: dict[bytes, list[float]] = defaultdict(list)
+
+    @worker.handler
+    async def work(record: WorkerRecord) -> None:
+        starts[record.value].append(time.monotonic())
+        if record.attempt == 1:
+            raise ZeroDivisionError
+
+    async with asyncio.timeout(30):
+        await worker.run()
+    assert len(starts) == 3
+    assert all(second - first > 1.4 for first, second in starts.values())
+
+
+def test_delays_of_retries_are_at_most_seven_days() -> None:
+    options: dict[str, Any] = {"group_id": "mailers", "source": "share"}
+    Worker("tasks", retry=Retry(first=7_200, most=86_400), **options)  # No retry topic is needed.
+    with pytest.raises(ValueError, match="retry has delays of up to"):
+        Worker("tasks", retry=Retry(first=600_000, most=600_000), **options)
 
 
 async def test_results_are_sent_before_a_record_is_accepted(cluster: LocalCluster, topic: str) -> None:
