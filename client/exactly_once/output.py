@@ -78,6 +78,10 @@ class Output:
         `Producer.commit_transaction` does.
         """
         await self.producer.send_offsets_to_transaction(offsets, member)
+        await self.commit_sent(patient)
+
+    async def commit_sent(self, patient: Callable[[], bool]) -> None:
+        """Commit what is part of the open transaction, as `commit` does."""
         while True:
             try:
                 await self.producer.commit_transaction()

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
+from math import ceil
 from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode
@@ -40,12 +42,29 @@ MOMENTARY: Final = frozenset(
 """Errors of a broker that could not store an acknowledgement, beside the retriable ones: the lock still holds."""
 
 
+DELAY_MAX: Final = timedelta(days=7)
+"""The longest delay of a released record."""
+
+
+def delay_ms(delay: float | timedelta) -> int:
+    """Return a delay, in seconds or as a timedelta, in ms. Raises TypeError and ValueError."""
+    if isinstance(delay, bool) or not isinstance(delay, int | float | timedelta):
+        raise TypeError(f"delay is a number of seconds, or a timedelta, not {delay!r}")
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    most = DELAY_MAX.total_seconds()
+    if not 0 <= seconds <= most:
+        raise ValueError(f"delay is 0 to {most:.0f} seconds ({DELAY_MAX.days} days), not {delay!r}")
+    return ceil(seconds * 1000)
+
+
 class AcknowledgementRange(NamedTuple):
     """Offsets with one type of acknowledgement, an AcknowledgeType."""
 
     first: int
     last: int
     type: int
+    delay_ms: int = 0
+    """Time for which nobody gets the released records."""
 
 
 @dataclass(slots=True)
@@ -92,9 +111,9 @@ class AcknowledgementQueue:
         """The partitions of the request that is not answered yet."""
         return list(self._sent)
 
-    def add(self, place: Place, first: int, last: int, kind: int) -> None:
+    def add(self, place: Place, first: int, last: int, kind: int, delay_ms: int = 0) -> None:
         """Add an acknowledgement of one type for the offsets from `first` to `last`."""
-        self._waiting.setdefault(place, {})[first] = AcknowledgementRange(first, last, kind)
+        self._waiting.setdefault(place, {})[first] = AcknowledgementRange(first, last, kind, delay_ms)
 
     def discard(self, place: Place, first: int) -> None:
         """Drop the acknowledgement that begins at `first`, if it was not sent yet."""
@@ -144,11 +163,11 @@ class AcknowledgementQueue:
 
 
 def joined(ranges: Mapping[int, AcknowledgementRange]) -> Iterator[AcknowledgementRange]:
-    """Yield ranges in order, by their first offsets, with neighbours of one type joined."""
+    """Yield ranges in order, by their first offsets, with neighbours of one type and delay joined."""
     current: AcknowledgementRange | None = None
     for first in sorted(ranges):
         following = ranges[first]
-        if current is not None and current.last + 1 == first and current.type == following.type:
+        if current is not None and current.last + 1 == first and current[2:] == following[2:]:
             current = current._replace(last=following.last)
             continue
         if current is not None:

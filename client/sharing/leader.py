@@ -144,12 +144,22 @@ class ShareLeader:
         self._held[key] = held
         self.locks.acquired(held, asyncio.get_running_loop().time())
 
-    def acknowledge(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
+    def check_delays(self) -> None:
+        """Raise VersionUnsupported if the broker keeps no delays of released records."""
+        connection = self._connection
+        # Brokers that serve TxnShareAcknowledge know the field of the delay. Others would pass over it.
+        if connection is not None and TxnShareAcknowledgeRequest.api_key not in connection.versions:
+            raise VersionUnsupported(
+                f"{connection.address} keeps no delays of released records, as brokers of Ottla do: release the task "
+                "without a delay"
+            )
+
+    def acknowledge(self, held: HeldRecord, kind: AcknowledgeType, delay_ms: int = 0) -> Acknowledgement:
         """Note an acknowledgement to send, and return it. Raises LostLock."""
         held.check_lock()
         if kind is AcknowledgeType.RENEW:
             return self._renew(held)
-        self.acks.add(held.place, held.first, held.last, kind)
+        self.acks.add(held.place, held.first, held.last, kind, delay_ms)
         return self._settled(held)
 
     def acknowledge_in(
@@ -515,8 +525,10 @@ def _answers(
 
 def _batches(ranges: Iterable[AcknowledgementRange]) -> list[AcknowledgementBatch]:
     return [
-        AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[int(kind)])
-        for first, last, kind in ranges
+        AcknowledgementBatch(
+            first_offset=first, last_offset=last, acknowledge_types=[int(kind)], delay_ms=delay_ms
+        )
+        for first, last, kind, delay_ms in ranges
     ]
 
 

@@ -40,12 +40,12 @@ class OutstandingTasks:
         """The records of tasks whose blocks are open."""
         self._block_ended = asyncio.Event()
 
-    def acknowledge(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
+    def acknowledge(self, held: HeldRecord, kind: AcknowledgeType, delay_ms: int = 0) -> Acknowledgement:
         """Send the acknowledgement of a task, on whose methods programs call it. Raises LostLock, RuntimeError and
-        ClientClosed."""
+        ClientClosed; VersionUnsupported if the broker keeps no delays."""
         self._life.check_here(or_stopping=True)
         _check_unsettled(held)
-        return self._send(held, kind)
+        return self._send(held, kind, delay_ms)
 
     def check_held(self, held: HeldRecord) -> None:
         """Check that a transaction may acknowledge a task. Raises LostLock, RuntimeError and ClientClosed."""
@@ -110,10 +110,12 @@ class OutstandingTasks:
                 "share group %r: released %s tasks at the end of the consumer", self._group_id, len(left)
             )
 
-    def _send(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
+    def _send(self, held: HeldRecord, kind: AcknowledgeType, delay_ms: int = 0) -> Acknowledgement:
         leader = self._leader_of(held)
+        if delay_ms:
+            leader.check_delays()
         try:
-            return leader.acknowledge(held, kind)
+            return leader.acknowledge(held, kind, delay_ms)
         finally:
             if kind is not AcknowledgeType.RENEW:
                 held.is_settled = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator, Iterable
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -14,6 +15,7 @@ from ..failures import LostLock
 from ..lifecycle import UsedWithAwait
 from ..records import ConsumerRecord
 from ..rejection import Reject
+from .acknowledgements import delay_ms
 from .enlisted import EnlistingTransaction
 from .locks import HeldRecord
 
@@ -82,7 +84,7 @@ class TaskOwner(Protocol):
     def handling(self) -> Handling | None:
         """The maker of the spans of handled records; None without traces."""
 
-    def acknowledge(self, held: HeldRecord, kind: AcknowledgeType) -> Acknowledgement:
+    def acknowledge(self, held: HeldRecord, kind: AcknowledgeType, delay_ms: int = 0) -> Acknowledgement:
         """Send an acknowledgement. Raises ClientClosed, and RuntimeError on another loop."""
 
     def check_held(self, held: HeldRecord) -> None:
@@ -200,10 +202,15 @@ class ShareTask(ConsumerRecord, UsedWithAwait):
         """
         return self._owner.acknowledge(self._held, AcknowledgeType.ACCEPT)
 
-    def release(self) -> Acknowledgement:
+    def release(self, *, delay: float | timedelta = 0) -> Acknowledgement:
         """Give the record back, so that the group delivers it again, up to its limit of deliveries. It is `accept`
-        otherwise."""
-        return self._owner.acknowledge(self._held, AcknowledgeType.RELEASE)
+        otherwise.
+
+        With a `delay`, in seconds or as a timedelta, nobody gets the record before its end. The broker keeps the delay,
+        also if this program ends. Raises ValueError for a delay of more than seven days. Raises VersionUnsupported if
+        the broker keeps no delays, as Apache Kafka's: then the task is not acknowledged.
+        """
+        return self._owner.acknowledge(self._held, AcknowledgeType.RELEASE, delay_ms(delay))
 
     def reject(self) -> Acknowledgement:
         """Give the record up for good: it is not delivered again, and becomes a dead letter if the group has a topic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
@@ -53,9 +54,10 @@ class ShareTask(ConsumerRecord):
         `ottla.ShareTask.accept`."""
         return self._acknowledged(tasks.ShareTask.accept)
 
-    def release(self) -> Future[None]:
-        """Give the record back, so that the group delivers it again, up to its limit of deliveries."""
-        return self._acknowledged(tasks.ShareTask.release)
+    def release(self, *, delay: float | timedelta = 0) -> Future[None]:
+        """Give the record back, so that the group delivers it again, up to its limit of deliveries, and not before
+        the end of `delay`. See `ottla.ShareTask.release`."""
+        return self._acknowledged(partial(tasks.ShareTask.release, delay=delay))
 
     def reject(self) -> Future[None]:
         """Give the record up for good. See `ottla.ShareTask.reject`."""

@@ -28,7 +28,7 @@ from .letters import DeadLetter
 from .rates import Rate
 from .retries import Retry
 from .retry_notes import SUFFIX
-from .share_options import check_share_options
+from .share_options import check_delays, check_share_options
 from .tasks import Policy
 
 if TYPE_CHECKING:
@@ -211,14 +211,17 @@ class FailureOptions:
             raise TypeError(f"retry is a Retry, as in Retry(attempts=5), not {self.retry!r}")
         if not isinstance(self.dead_letter, str | DeadLetter | None):
             raise TypeError(f"dead_letter is a topic, a DeadLetter or None, not {self.dead_letter!r}")
+        if self.letters is not None and self.letters.topic.endswith(SUFFIX):
+            raise ValueError(
+                f"dead_letter is no retry topic, which ends with {SUFFIX!r}: {self.letters.topic!r}"
+            )
+
+    def check_held(self) -> None:
+        """Raise ValueError if a worker of a consumer group has a place for none of the delays."""
         if self.retry.longest_s > self.retry.most_held_s and not self.retry_topic:
             raise ValueError(
                 f"retry has delays of {self.retry.longest_s:g} s, which is above most_held_s "
                 f"({self.retry.most_held_s:g}): such delays need retry_topic=True"
-            )
-        if self.letters is not None and self.letters.topic.endswith(SUFFIX):
-            raise ValueError(
-                f"dead_letter is no retry topic, which ends with {SUFFIX!r}: {self.letters.topic!r}"
             )
 
     @property
@@ -234,13 +237,14 @@ class SettlingOptions:
     commit_every_s: float = optional(
         0.2,
         "Time after which finished records are committed. Without transactions a commit also follows after "
-        "`concurrency` finished records.",
+        "`concurrency` finished records, and a share group has no commits.",
         unit="s",
     )
     transactional: bool = optional(
         False,
         "Whether the records that handlers send, the dead letters and the offsets are one transaction, so that each "
-        "record counts exactly once.",
+        "record counts exactly once. In a share group: the records that handlers send, and the acknowledgements of "
+        "their tasks.",
     )
     transactional_id: str | None = optional(
         None,
@@ -315,11 +319,15 @@ class WorkerSettings:
         """Return the settings for a worker's keyword arguments. Raises TypeError and ValueError."""
         if options.get("lane") is not None and "ordering" in options:
             raise ValueError(f"lane takes the place of ordering, which is {options['ordering']!r}")
+        failures = group_of(FailureOptions, options)
         if options.get("source") == "share":
             check_share_options(options)
+            check_delays(failures.retry)
+        else:
+            failures.check_held()
         return cls(
             work=group_of(WorkOptions, options),
-            failures=group_of(FailureOptions, options),
+            failures=failures,
             settling=group_of(SettlingOptions, options),
             tracing=group_of(TracingOptions, options),
             given=options,

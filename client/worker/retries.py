@@ -15,7 +15,7 @@ class Retry:
     All delays are in seconds. `attempts` counts the first call of the handler, too. The delay after the first failure
     is `first`. It grows by `factor` with each failure, up to `most`. A random part of it, up to `jitter`, is added or
     taken away. Delays up to `most_held_s` are waited for in memory, where the record holds its key. Longer delays need
-    `retry_topic=True`.
+    `retry_topic=True`. In a share group the broker keeps the delays, up to seven days.
     """
 
     attempts: int = 5

@@ -1,7 +1,8 @@
 """The work of a member of a share group: each record by itself, accepted after the handler, or released or rejected.
 
-A record whose handler fails is released after the delay of `retry`, and the group delivers it again, to any member. The
-number of deliveries is the number of the attempt.
+A record whose handler fails is released with the delay of `retry`, and the group delivers it again, to any member. The
+broker keeps the delay. If it cannot, the worker releases the record after the delay. The number of deliveries is the
+number of the attempt.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.errors import KafkaError
@@ -19,11 +22,12 @@ from ..backoff import Backoff
 from ..consuming.deserialization import deserialization
 from ..error_names import error_type
 from ..exactly_once.batch import NewRecord
-from ..failures import ClientClosed, LostLock, SerializationFailed
+from ..exactly_once.output import Output
+from ..failures import ClientClosed, LostLock, SerializationFailed, VersionUnsupported
 from ..producer import Producer
 from ..records import ConsumerRecord
 from ..rejection import Reject
-from ..sharing.consumer import ShareConsumer
+from ..sharing.consumer import ShareConsumer, stop_within
 from ..sharing.tasks import Acknowledgement, ShareTask
 from .ending import Ending
 from .handlers import HandlerCaller
@@ -32,7 +36,9 @@ from .loop_watch import LoopWatch
 from .options import WorkerSettings
 from .partition_tasks import record_bytes
 from .rates import StartRates
-from .settling import News, check_result, send_results
+from .settling import CLOSE_S, News, check_result
+from .share_settling import ResultsFirst, ShareSettlement
+from .share_transactions import ShareTransactions
 from .stats import WorkerStats
 from .worker_record import WorkerRecord
 
@@ -62,13 +68,15 @@ class ShareWork:
         self._queue = ShareConsumer(*topics, **settings.of_share_consumer())
         self._deserialization = deserialization(*settings.deserializers)
         self._rates = StartRates(settings.work.rates)
-        self._producer: Producer | None = None
+        self._settlement = self._settled_by()
         self._caller: HandlerCaller | None = None
         self._held: dict[int, tuple[ShareTask, float]] = {}
         """The tasks that the worker has not acknowledged, by their identity, and the times at which they were read. A
         record that is delivered again is another task."""
         self._running: dict[asyncio.Task[None], ShareTask] = {}
-        """The tasks whose handlers run, or whose results are sent."""
+        """The tasks whose handlers run."""
+        self._settling: set[asyncio.Task[None]] = set()
+        """The tasks whose results are on their way."""
         self._waiting: set[asyncio.Task[None]] = set()
         """The tasks that wait for their release."""
         self._unanswered = 0
@@ -76,25 +84,44 @@ class ShareWork:
         self._news = News()
         """A condition that is told after each end of a handler."""
 
+    def _settled_by(self) -> ShareSettlement:
+        settings, settling = self._settings, self._settings.settling
+        if not settling.transactional:
+            return ResultsFirst(Producer(**settings.of_producer()))
+        name = settling.transactional_id or f"{settings.work.group_id}-{uuid.uuid4().hex}"
+
+        def producer() -> Producer:
+            return Producer(
+                transactional_id=name,
+                transaction_timeout_ms=settling.transaction_timeout_ms,
+                **settings.of_producer(),
+            )
+
+        return ShareTransactions(
+            Output(producer, replaceable=settling.transactional_id is None),
+            every_s=settling.commit_every_s,
+            max_batch_records=settling.max_batch_records,
+            backoff=Backoff(settings.given.get("retry_backoff_max_ms", 1_000)),
+        )
+
     async def run(self, caller: HandlerCaller, handler: str) -> None:
         """Work until the end, and let the handlers end then. Raises KafkaError; other errors are those of the end."""
         self._caller = caller
-        self._producer = Producer(**self._settings.of_producer())
-        watch: list[asyncio.Task[None]] = []
+        background: list[asyncio.Task[None]] = []
         try:
-            await self._producer.start()
+            await self._settlement.start()
             await self._queue.start()
-            watch = await self._ending.until_stopped(self._read(), LoopWatch(handler).run())
+            background = await self._ending.until_stopped(
+                self._read(), LoopWatch(handler).run(), *self._settlement.background()
+            )
             await self._drain()
         finally:
             self._ending.stopping.set()
-            for task in (*watch, *self._running, *self._waiting):
+            for task in (*background, *self._running, *self._settling, *self._waiting):
                 task.cancel()
             await asyncio.sleep(0)
             caller.close()
-            await self._producer.stop()
-            with suppress(ClientClosed):
-                await self._queue.stop()
+            await asyncio.gather(self._settlement.stop(), self._leave())
 
     def stats(self, now_s: float) -> WorkerStats:
         """Return the state in numbers. Any thread may call it."""
@@ -104,7 +131,7 @@ class ShareWork:
             in_flight=len(self._running),
             held=len(held),
             held_bytes=sum(record_bytes(task) for task, _ in held),
-            uncommitted=self._unanswered,
+            uncommitted=self._unanswered + len(self._settling),
             waiting=len(self._waiting),
             oldest_s=max(0.0, now_s - min((at_s for _, at_s in held), default=now_s)),
             lanes=0,
@@ -165,6 +192,7 @@ class ShareWork:
             ended.cancelled() and task is not None and id(task) in self._held
         ):  # It was cancelled before it began.
             self._acknowledge(task, task.release)
+        self._settling.discard(ended)
         self._waiting.discard(ended)
         if not ended.cancelled() and (error := ended.exception()) is not None:
             self._ending.fail(error)
@@ -187,6 +215,7 @@ class ShareWork:
             self._ending.fail(error)
         else:
             self._counts["succeeded"] += 1
+            self._left_handler(self._settling)
             await self._settle(task, results)
 
     async def _results(self, task: ShareTask) -> Sequence[NewRecord]:
@@ -198,21 +227,19 @@ class ShareWork:
 
     async def _attempt(self, task: ShareTask, creation: Creation | None) -> Sequence[NewRecord]:
         assert self._caller is not None
-        assert self._producer is not None
         record: ConsumerRecord = task
         if self._deserialization is not None:
             record = self._deserialization.record(task)
         given = WorkerRecord.of(record, task.delivery_count, creation)
         await self._caller.call(given)
         for result in given.sent:
-            check_result(self._producer, result)
+            check_result(self._settlement.producer, result)
         return given.sent
 
     async def _settle(self, task: ShareTask, results: Sequence[NewRecord]) -> None:
-        """Accept a task, after its results are in the cluster. A result that fails stops the worker."""
-        assert self._producer is not None
+        """Accept a task once its results count. A result that fails stops the worker."""
         try:
-            await send_results(self._producer, results)
+            await self._settlement.settle(task, results)
         except KafkaError as error:
             error.add_note("A record that a worker sends failed; the record that it belongs to is released.")
             self._acknowledge(task, task.release)
@@ -239,36 +266,44 @@ class ShareWork:
             return
         self._counts["retried"] += 1
         logger.warning(
-            "attempt %d failed, and the record is released in %.3g s (%s): %s: %s",
+            "attempt %d failed, and the next one is in %.3g s (%s): %s: %s",
             task.delivery_count,
             delay_s,
             where,
             error_type(error),
             error_text(error),
         )
-        await self._wait(delay_s)
-        self._acknowledge(task, task.release)
+        try:
+            self._acknowledge(task, partial(task.release, delay=delay_s))
+        except VersionUnsupported:  # The broker keeps no delays.
+            await self._wait(delay_s)
+            self._acknowledge(task, task.release)
 
     async def _wait(self, delay_s: float) -> None:
         """Wait before a release, at most until the worker stops. Another task may start meanwhile."""
-        current = asyncio.current_task()
-        assert current is not None
-        del self._running[current]
-        self._waiting.add(current)
-        self._news.tell()
+        self._left_handler(self._waiting)
         with suppress(TimeoutError, asyncio.CancelledError):
             async with asyncio.timeout(delay_s):
                 await self._ending.stopping.wait()
 
+    def _left_handler(self, state: set[asyncio.Task[None]]) -> None:
+        """Move the current task to its next state. Another handler may start meanwhile."""
+        current = asyncio.current_task()
+        assert current is not None
+        del self._running[current]
+        state.add(current)
+        self._news.tell()
+
     def _acknowledge(self, task: ShareTask, call: Callable[[], Acknowledgement]) -> None:
-        self._held.pop(id(task), None)
         try:
-            answer = call()
+            answer = None if task.acknowledged else call()  # A transaction may have done so.
         except (LostLock, ClientClosed) as error:
             logger.warning("%s-%d, offset %d: %s", task.topic, task.partition, task.offset, error)
         else:
-            self._unanswered += 1
-            answer.add_done_callback(self._answered)
+            if answer is not None:
+                self._unanswered += 1
+                answer.add_done_callback(self._answered)
+        self._held.pop(id(task), None)
 
     def _answered(self, _: Acknowledgement) -> None:
         self._unanswered -= 1
@@ -279,6 +314,8 @@ class ShareWork:
         """Let the handlers end, for up to `drain_s` or until they are to be cancelled, and have their results count."""
         hurry: asyncio.Task[Any] = asyncio.ensure_future(self._ending.hurry.wait())
         drain_s = self._settings.work.drain_s
+        drained_s = asyncio.get_running_loop().time() + drain_s
+        self._settlement.flush()
         try:
             await _ends(self._running, drain_s, hurry)
         finally:
@@ -294,6 +331,17 @@ class ShareWork:
             logger.error("%d handlers go on in spite of their cancellation", len(self._running))
         if self._waiting:
             await asyncio.wait(list(self._waiting), timeout=CANCEL_GRACE_S)
+        if self._settling:
+            left_s = max(0.0, drained_s - asyncio.get_running_loop().time()) + CLOSE_S
+            await asyncio.wait(list(self._settling), timeout=left_s)
+        if self._settling:
+            logger.error(
+                "the cluster did not take the last results in time, and their records are delivered again"
+            )
+
+    async def _leave(self) -> None:
+        with suppress(ClientClosed):
+            await stop_within(self._queue, CLOSE_S)
 
 
 async def _ends(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from ottla import (
 )
 from ottla.client.admin import GROUP_RESOURCE
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.share_transactions import TxnShareAcknowledgeRequest
 from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -276,6 +279,53 @@ async def test_batches_are_acknowledged_record_by_record(cluster: LocalCluster, 
             tasks[0].accept()
     assert accepted == {value for value in values if int(value) % 2}
     await nothing_left(cluster, topic)
+
+
+async def test_a_released_task_comes_back_after_its_delay(cluster: LocalCluster, topic: str) -> None:
+    await fill(cluster, topic, range(4))
+    async with queue_of(cluster, topic) as queue:
+        tasks = sorted(await take(queue, 4), key=lambda task: int(task.value))
+        begun_s = time.monotonic()
+        await tasks[0].release(delay=timedelta(seconds=2))
+        await tasks[1].release(delay=0.8)
+        await tasks[2].release(delay=0)
+        await tasks[3].accept()
+        for number, least_s in ((2, 0.0), (1, 0.8), (0, 2.0)):
+            (again,) = await take(queue, 1)
+            assert (int(again.value), again.delivery_count) == (number, 2)
+            assert time.monotonic() - begun_s > least_s - 0.1
+            await again.accept()
+    await nothing_left(cluster, topic)
+
+
+@pytest.mark.parametrize("delay", [-1, 7 * 24 * 3600 + 1, timedelta(days=8), float("nan")], ids=range(4))
+async def test_a_delay_is_at_most_seven_days(cluster: LocalCluster, topic: str, delay: float) -> None:
+    await fill(cluster, topic, range(1))
+    async with queue_of(cluster, topic) as queue:
+        (task,) = await take(queue, 1)
+        with pytest.raises(ValueError, match="delay is 0 to 604800 seconds"):
+            task.release(delay=delay)
+        with pytest.raises(TypeError, match="number of seconds"):
+            task.release(delay="1 s")  # type: ignore[arg-type]
+        await task.accept()  # The program still has the task.
+
+
+async def test_brokers_without_delays_get_none(cluster: LocalCluster, topic: str) -> None:
+    await fill(cluster, topic, range(1))
+    async with queue_of(cluster, topic) as queue:
+        (task,) = await take(queue, 1)
+        (leader,) = (leader for leader in queue._fetcher._leaders.values() if leader.locks)
+        assert leader._connection is not None
+        del leader._connection.versions[TxnShareAcknowledgeRequest.api_key]  # As Apache Kafka's brokers.
+        with pytest.raises(VersionUnsupported, match="keeps no delays"):
+            task.release(delay=1)
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=topic) as producer:
+            with pytest.raises(VersionUnsupported, match="TxnShareAcknowledge"):
+                async with producer.transaction() as transaction:
+                    transaction.acknowledge(task)
+        await task.release()
+        (again,) = await take(queue, 1)
+        await again.accept()
 
 
 async def test_a_dropped_task_is_released(

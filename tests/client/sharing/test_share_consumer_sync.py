@@ -84,7 +84,7 @@ def test_acknowledgements_are_futures(cluster: LocalCluster, topic: str) -> None
         assert tasks[0].accept().result(30) is None
         assert tasks[1].renew().result(30) is None
         assert tasks[1].reject().result(30) is None
-        assert tasks[2].release().result(30) is None
+        assert tasks[2].release(delay=0.5).result(30) is None
         with pytest.raises(RuntimeError, match="acknowledged before"):
             tasks[2].accept()
         again = queue.getone(timeout_ms=30_000)

@@ -103,6 +103,13 @@ def test_a_confirmed_renewal_moves_the_end_of_a_lock() -> None:
 # acknowledgements
 
 
+def test_neighbours_with_another_delay_are_ranges_of_their_own() -> None:
+    queue = AcknowledgementQueue()
+    for offset, delay_ms in ((1, 50), (2, 50), (3, 0), (4, 60)):
+        queue.add(FIRST, offset, offset, RELEASE, delay_ms)
+    assert queue.take()[FIRST] == [(1, 2, RELEASE, 50), (3, 3, RELEASE, 0), (4, 4, RELEASE, 60)]
+
+
 def test_neighbours_of_one_type_are_one_range() -> None:
     queue = AcknowledgementQueue()
     for offset, kind in ((3, ACCEPT), (1, ACCEPT), (2, ACCEPT), (4, RELEASE), (6, RELEASE)):
@@ -161,7 +168,7 @@ def test_the_acknowledgements_without_locks_are_found_and_the_others_count(
     requests = 0
     while queue:
         requests += 1
-        sent = {offset for first, last, _ in queue.take()[FIRST] for offset in range(first, last + 1)}
+        sent = {offset for first, last, _, _ in queue.take()[FIRST] for offset in range(first, last + 1)}
         refused = sent & without  # The broker refuses all acknowledgements of the partition together.
         answered = queue.answered(FIRST, ErrorCode.INVALID_RECORD_STATE if refused else ErrorCode.NONE)
         done += answered.done
@@ -194,7 +201,7 @@ class AcknowledgementsAgainstADict(RuleBasedStateMachine):
         ranges = self.queue.take()
         self.sent = set(ranges)
         for place, some in ranges.items():
-            offsets = [offset for first, last, _ in some for offset in range(first, last + 1)]
+            offsets = [offset for first, last, _, _ in some for offset in range(first, last + 1)]
             assert len(offsets) == len(set(offsets))
             assert {(place, offset) for offset in offsets} <= self.open
 
