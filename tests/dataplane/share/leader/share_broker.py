@@ -285,6 +285,8 @@ class ShareBroker(Shelf):
         self.settings = dict(BROKER_SETTINGS)
         self.groups: dict[str, dict[str, str]] = {GROUP: {"share.auto.offset.reset": "earliest"}}
         self.share_version = 2
+        self.wall_jump_ms = 0
+        """Error of the wall clock, which tests change as an operator does who sets the clock."""
         self.office = MemoryOffice(self.persister)
         loop = asyncio.get_running_loop()
         self.partitions = SharePartitions(
@@ -297,7 +299,7 @@ class ShareBroker(Shelf):
             ),
             self.office,
             self.persister.has_ended,
-            wall_ms,
+            lambda: wall_ms() + self.wall_jump_ms,
             bytes_max,
         )
         self.replicas.listen(self.partitions)

@@ -418,3 +418,31 @@ async def test_groups_are_apart(broker: ShareBroker) -> None:
     broker.write(2)
     one, other = Member(broker, group=GROUP), Member(broker, group="h")
     assert await one.take() == await other.take() == [(0, 1, 1)]
+
+
+@pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
+async def test_a_jump_of_the_wall_clock_moves_no_lock_and_no_delay(broker: ShareBroker, jump_ms: int) -> None:
+    broker.set(share__record__lock__duration__ms=20_000)
+    broker.write(3)
+    member = Member(broker)
+    assert await member.take() == [(0, 2, 1)]
+    await member.acknowledge((1, 1, [RELEASE], 20_000))
+    share = broker.led().share
+    assert share is not None
+    due_ms = share.next_expiry_ms()
+    broker.wall_jump_ms = jump_ms
+    await member.acknowledge((2, 2, [RELEASE]))
+    assert acquired(await Member(broker, "other").fetch()) == [(2, 2, 2)], "offsets 0 and 1 wait"
+    assert share.next_expiry_ms() == due_ms
+    assert share.acquired_count == 2
+    assert outcome(await member.acknowledge((0, 0, [ACCEPT]))).error_code == 0
+    # The durable state has the time of day, which a new leader reads with its own clock.
+    broker.tell(broker.state(ID, 0, epoch=1, leader=OWN_ID))
+    late = Member(broker, "late")
+    if jump_ms > 0:
+        assert await late.take() == [(1, 2, 2)], "a clock that was set forwards ends the delay"
+    else:
+        assert await late.take() == [(2, 2, 2)]
+        found = broker.led().share
+        assert found is not None
+        assert (found.next_expiry_ms() or 0) <= broker.replicas.monotonic_ms() + 7 * 24 * 3_600_000
