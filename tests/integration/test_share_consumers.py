@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from tests.cluster import RunningCluster, running_cluster
 from tests.integration.conftest import create
+from tests.integration.share_groups import from_the_beginning
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -26,22 +27,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     folder = tmp_path_factory.mktemp("queues")
     with running_cluster(folder, quorum=1, brokers=3, settings=settings) as cluster:
         yield cluster
-
-
-def from_the_beginning(cluster: RunningCluster, group: str, **settings: str) -> str:
-    """Set the settings of a share group, and return its name."""
-    values = {"share.auto.offset.reset": "earliest"} | {
-        name.replace("__", "."): value for name, value in settings.items()
-    }
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in values.items()
-    ]
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(60)
-    return group
 
 
 def produce(cluster: RunningCluster, topic: str, count: int) -> set[bytes]:
@@ -73,7 +58,7 @@ def poll(consumer: ShareConsumer, done: Callable[[], bool], taken: Callable[[obj
 
 def test_each_record_is_accepted_once(cluster: RunningCluster) -> None:
     topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
-    group = from_the_beginning(cluster, "accept")
+    group = from_the_beginning(cluster.bootstrap, "accept")
     values = produce(cluster, topic, 900)
     seen: Counter[bytes] = Counter()
     with consumer(cluster, group, topic, "implicit") as first:
@@ -90,7 +75,7 @@ def test_each_record_is_accepted_once(cluster: RunningCluster) -> None:
 
 def test_released_records_return_and_rejected_ones_do_not(cluster: RunningCluster) -> None:
     topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
-    group = from_the_beginning(cluster, "release")
+    group = from_the_beginning(cluster.bootstrap, "release")
     produce(cluster, topic, 30)
     seen: Counter[bytes] = Counter()
     accepted: set[bytes] = set()
@@ -118,7 +103,7 @@ def test_released_records_return_and_rejected_ones_do_not(cluster: RunningCluste
 
 def test_records_survive_the_leader_of_their_partition(cluster: RunningCluster) -> None:
     topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
-    group = from_the_beginning(cluster, "failover")
+    group = from_the_beginning(cluster.bootstrap, "failover")
     values = produce(cluster, topic, 300)
     accepted: set[bytes] = set()
     with consumer(cluster, group, topic, "explicit") as member:
@@ -176,7 +161,7 @@ def test_the_queues_of_the_page_work(cluster: RunningCluster, number: int) -> No
     examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(examples) == 2
     topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
-    group = from_the_beginning(cluster, f"page-{topic}")
+    group = from_the_beginning(cluster.bootstrap, f"page-{topic}")
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for value in (b"", b"ann", b"bob"):
         producer.produce(topic, value)

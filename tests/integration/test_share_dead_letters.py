@@ -24,7 +24,8 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.conftest import create
-from tests.integration.test_share_consumers import consumer, from_the_beginning, poll, produce
+from tests.integration.share_groups import from_the_beginning
+from tests.integration.test_share_consumers import consumer, poll, produce
 from tests.integration.test_share_states import PlayedBroker
 from tests.raw_peer import Peer
 
@@ -64,7 +65,7 @@ def group_with(cluster: RunningCluster, topic: str, **settings: str) -> str:
         "errors__deadletterqueue__topic__name": topic,
         "errors__deadletterqueue__copy__record__enable": "true",
     }
-    return from_the_beginning(cluster, f"g{uuid.uuid4().hex[:8]}", **(letters | settings))
+    return from_the_beginning(cluster.bootstrap, f"g{uuid.uuid4().hex[:8]}", **(letters | settings))
 
 
 def reject(cluster: RunningCluster, group: str, topic: str, values: set[bytes]) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.conftest import create
-from tests.integration.test_share_consumers import from_the_beginning
+from tests.integration.share_groups import from_the_beginning
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -105,7 +105,7 @@ def test_each_task_has_one_output(
     cluster: RunningCluster, admin: AdminClient, tmp_path: Path, killed: str
 ) -> None:
     tasks, outputs = create(admin, PARTITIONS), create(admin, PARTITIONS)
-    group = from_the_beginning(cluster, f"bank-{killed}", share__delivery__count__limit="10")
+    group = from_the_beginning(cluster.bootstrap, f"bank-{killed}", share__delivery__count__limit="10")
     values = produce(cluster, tasks, 2_000)
     read = Outputs(cluster, outputs)
     workers = Workers(cluster, tmp_path, group, tasks, outputs)
