@@ -4,41 +4,52 @@ Each transfer takes a sum from an account of one partition and gives it to an ac
 transaction commits the number of the writer's transfers as the offset of the writer's group. So at each cut the sum of
 all records is 0, and each offset is the number of the writer's transfers.
 
-    python -m tests.integration.backed_up_transfers BOOTSTRAP_SERVERS FOLDER 1000
+    python -m tests.integration.backed_up_transfers [--cuts 1000] [--restored 5] [--seed 0]
+
+Clusters are started for it. Every cut is read from the store as a restoration serves it, and its records are decoded.
+Random cuts are also restored into another cluster, one after the other, and read there by clients.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ottla import Admin, NewTopic, Producer, TopicPartition
+from ottla.cli.commands.cluster.restore_endpoint import endpoint_for
 from ottla.client.backup.catalog import Catalog
 from ottla.client.backup.chain_reader import ChainReader
 from ottla.client.backup.cut_file import OFFSETS_TOPIC, CutFile
-from ottla.client.backup.loaded_segments import LoadedSegments
+from ottla.client.backup.loaded_segments import OBJECT_BYTES_MAX, LoadedSegments
 from ottla.client.backup.names import CutName
 from ottla.client.backup.plans import restore_plan
 from ottla.client.backup.reading import read_catalog, read_cut
-from ottla.client.backup.restore import prepare
+from ottla.client.backup.restore import Restore, prepare
 from ottla.client.backup.run import open_backup
 from ottla.client.objects.opening import open_store
-from ottla.client.objects.store import ObjectStore
+from ottla.client.objects.store import ObjectStore, StoredObject
 from ottla.dataplane.mirroring.offsets_at_cut import OffsetsAtCut
 from ottla.protocol.cluster.mirror_offsets import OffsetsOfGroup
 from ottla.protocol.records.record import decode_records
 from ottla.protocol.records.record_batch import walk_batches
+from tests.cluster import running_cluster
+from tests.integration.mirroring import records_of
 
+TOPIC = "transfers"
 PARTITIONS = 4
 WRITERS = 3
 ABORTS_OF_TEN = 2
 GROUP_PLACE = 0
+PAUSE_MAX_S = 0.02
 _COMMIT_KEY = b"\0\0\0\1"
 
 
@@ -77,21 +88,43 @@ async def _write(bootstrap: str, topic: str, writer: int, stop: asyncio.Event, c
                 done += 1
 
 
-async def back_up(bootstrap: str, topic: str, folder: Path, cuts: int) -> None:
-    """Make cuts, one after the other."""
+async def back_up(bootstrap: str, topic: str, folder: Path, cuts: int, chance: random.Random) -> None:
+    """Make cuts at random moments."""
     store = open_store(folder.as_uri(), 30)
     async with Admin(bootstrap_servers=bootstrap) as admin:
         backup = await open_backup(admin, store, topics=topic, groups=f"{topic}-.*")
         try:
             for _ in range(cuts):
+                await asyncio.sleep(chance.uniform(0, PAUSE_MAX_S))
                 await backup.cut()
         finally:
             await backup.close()
 
 
+class KeptStore:
+    """A store whose objects and listings are read once, since many cuts have the same segments."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._listings: dict[str, list[StoredObject]] = {}
+        self._objects: dict[str, bytes] = {}
+        self.url, self.put_new, self.delete = store.url, store.put_new, store.delete
+
+    async def list(self, folder: str = "") -> AsyncIterator[StoredObject]:
+        if folder not in self._listings:
+            self._listings[folder] = [found async for found in self._store.list(folder)]
+        for found in self._listings[folder]:
+            yield found
+
+    async def get(self, key: str, start: int, end: int) -> bytes:
+        if key not in self._objects:
+            self._objects[key] = await self._store.get(key, 0, OBJECT_BYTES_MAX)
+        return self._objects[key][start:end]
+
+
 async def check_cuts(folder: Path, topic: str) -> int:
     """Check every cut of a store. Returns the number of transfers at the newest cut."""
-    store = open_store(folder.as_uri(), 30)
+    store = KeptStore(open_store(folder.as_uri(), 30))
     catalog = await read_catalog(store)
     count = 0
     for name in catalog.cuts:
@@ -138,14 +171,20 @@ def _values(batches: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield the records of committed transactions, as a read-committed consumer of the restored log gets them."""
     open_: dict[int, list[tuple[bytes, int]]] = {}
     for position, header in walk_batches(batches):
-        records = list(decode_records(memoryview(batches)[position : position + header.size]))
+        records = _records(batches[position : position + header.size])
         if not header.is_control:
-            found = [(record.key or b"", int(record.value or b"0")) for record in records]
+            found = [(key, int(value)) for key, value in records]
             open_.setdefault(header.producer_id, []).extend(found)
             continue
         ended = open_.pop(header.producer_id, [])
-        if records[0].key == _COMMIT_KEY:
+        if records[0][0] == _COMMIT_KEY:
             yield from ended
+
+
+@cache
+def _records(batch: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the keys and values of a batch. Many cuts have the batch."""
+    return tuple((record.key or b"", record.value or b"") for record in decode_records(memoryview(batch)))
 
 
 def _committed(batches: bytes, end: int, topic: str) -> dict[str, int]:
@@ -165,13 +204,68 @@ def _only(of_group: OffsetsOfGroup) -> int:
     return offset
 
 
-async def main(bootstrap: str, folder: str, cuts: str) -> None:
-    """Make the cuts while the bank works, and check them all."""
-    async with transfers(bootstrap, "transfers", 0):
-        await back_up(bootstrap, "transfers", Path(folder), int(cuts))
-    count = await check_cuts(Path(folder), "transfers")
-    sys.stdout.write(f"{cuts} cuts are whole, the last with {count} transfers\n")
+async def check_restored(bootstrap: str, topic: str) -> int:
+    """Check a restored bank with clients. Returns the number of its transfers."""
+    found = await records_of(bootstrap, topic, "read_committed")
+    values = [int(record[3]) for records in found.values() for record in records]
+    assert sum(values) == 0
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        offsets = [await admin.committed_offsets(f"{topic}-writer-{writer}") for writer in range(WRITERS)]
+    count = sum(offset for committed in offsets for offset in committed.values())
+    assert 2 * count == len(values)
+    return count
+
+
+async def restore_some(bootstrap: str, folder: Path, topic: str, chosen: Sequence[CutName]) -> None:
+    """Restore cuts, one after the other, and check each."""
+    store = open_store(folder.as_uri(), 30)
+    catalog = await read_catalog(store)
+    async with Admin(bootstrap_servers=bootstrap) as admin:
+        for name in chosen:
+            plan = restore_plan(await read_cut(store, name), None, None, [])
+            with endpoint_for("127.0.0.1", "127.0.0.1") as endpoint:
+                await Restore(admin, store, await prepare(store, catalog, plan)).run(endpoint)
+            _tell(f"cut {name.cut} is restored, with {await check_restored(bootstrap, topic)} transfers")
+            await admin.delete_topics([topic])
+            await admin.delete_groups([f"{topic}-writer-{writer}" for writer in range(WRITERS)])
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def play(source: str, target: str, folder: Path, arguments: argparse.Namespace) -> None:
+    """Make the cuts while the bank works, check them all, and restore some."""
+    chance = random.Random(arguments.seed)
+    async with transfers(source, TOPIC, arguments.seed):
+        await back_up(source, TOPIC, folder, arguments.cuts, chance)
+    cuts = (await read_catalog(open_store(folder.as_uri(), 30))).cuts
+    _tell(f"{len(cuts)} cuts are made")
+    count = await check_cuts(folder, TOPIC)
+    _tell(f"{len(cuts)} cuts are whole, the last with {count} transfers")
+    await restore_some(target, folder, TOPIC, sorted(chance.sample(cuts, min(arguments.restored, len(cuts)))))
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cuts", type=int, default=1000)
+    parser.add_argument("--restored", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with TemporaryDirectory(prefix="backed-up-transfers-") as name:
+        source, target, store = folders = [Path(name) / part for part in ("source", "target", "store")]
+        for folder in folders:
+            folder.mkdir()
+        with (
+            running_cluster(source, quorum=1, brokers=1) as bank,
+            running_cluster(target, quorum=1, brokers=1) as restored,
+        ):
+            asyncio.run(play(bank.bootstrap, restored.bootstrap, store, arguments))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    main()

@@ -87,6 +87,11 @@ def kafka_go() -> str:
     return _go_program("kafka_go", HERE / "kafka_go")
 
 
+def gofakes3() -> str:
+    """Build the program in gofakes3/, a server with the protocol of S3."""
+    return _go_program("gofakes3", HERE / "gofakes3")
+
+
 def rdkafka() -> str:
     """Build the program in rust/, which drives the crate rdkafka."""
     return str(_once("rust", (HERE / "rust",), _cargo_build) / RUST_PROGRAM)
