@@ -32,6 +32,7 @@ def parser(name: str) -> CommandParser:
     _expire(actions)
     _compact(actions)
     _sweep(actions)
+    _catalog(actions)
     return options
 
 
@@ -137,6 +138,22 @@ def _sweep(actions: Actions) -> None:
     sweeping.add_argument("--dry-run", action="store_true", help="only print how many would be deleted")
     add_yes(sweeping)
     add_output(sweeping, "-o")
+
+
+def _catalog(actions: Actions) -> None:
+    serving = actions.add(
+        "catalog",
+        "catalog:serve_catalog",
+        "Serve the tables' catalog to engines that read: the read side of Iceberg's REST API.",
+        "  ottla lake catalog --lake /srv/lake\n  ottla lake catalog --lake /srv/lake --listen 10.0.0.7:8181",
+    )
+    _add_place(serving)
+    serving.add_argument(
+        "--listen",
+        default="127.0.0.1:8181",
+        metavar="HOST:PORT",
+        help="address to listen at; port 0 takes a free one (127.0.0.1:8181)",
+    )
 
 
 def _add_tables(options: CommandParser) -> None:
