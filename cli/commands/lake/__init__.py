@@ -33,6 +33,7 @@ def parser(name: str) -> CommandParser:
     _compact(actions)
     _sweep(actions)
     _catalog(actions)
+    _rebuild(actions)
     return options
 
 
@@ -64,6 +65,16 @@ def _run(actions: Actions) -> None:
         "--accept-loss",
         action="store_true",
         help="go on without records that retention has deleted before they were written",
+    )
+    running.add_argument(
+        "--metrics-listener",
+        metavar="HOST:PORT",
+        help="address of an HTTP endpoint with /metrics for Prometheus, /healthz and /readyz; or unix:/PATH",
+    )
+    running.add_argument(
+        "--metrics-token-file",
+        metavar="FILE",
+        help="file with tokens, of which a reader of /metrics must send one",
     )
     add_connection(running, repeats=True)
 
@@ -154,6 +165,24 @@ def _catalog(actions: Actions) -> None:
         metavar="HOST:PORT",
         help="address to listen at; port 0 takes a free one (127.0.0.1:8181)",
     )
+
+
+def _rebuild(actions: Actions) -> None:
+    rebuilding = actions.add(
+        "rebuild",
+        "rebuilding:rebuild_table",
+        "Remove a table, so that the worker makes it anew from the first record of its topic.",
+        "  ottla lake rebuild --lake /srv/lake lake.orders",
+    )
+    rebuilding.add_argument("table", metavar="TABLE", help="the table, with its namespace")
+    _add_place(rebuilding)
+    rebuilding.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="rebuild a table whose first records the topic has no more; the new table lacks them",
+    )
+    add_yes(rebuilding)
+    add_connection(rebuilding, repeats=True)
 
 
 def _add_tables(options: CommandParser) -> None:
