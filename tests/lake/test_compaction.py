@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -138,6 +139,24 @@ def during(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
         return done
 
     monkeypatch.setattr(compaction, "rewritten", called)
+
+
+def test_a_worker_and_compactions_at_once_lose_and_repeat_nothing(catalog: Catalog, tmp_path: Path) -> None:
+    table, other = opened(catalog), open_catalog(LakePlace(folder=tmp_path))
+    working = threading.Thread(target=append, args=(table, 0, 25))
+    working.start()
+    replaced = 0
+    while working.is_alive():
+        replaced += compact(other, NAME).replaced
+    working.join()
+    assert replaced > 0
+    assert places(catalog) == both(25)
+    assert opened(catalog, 2).position == at(25)
+    # No file is left that no snapshot names.
+    aged(tmp_path, 4)
+    assert [
+        orphan for orphan in orphans(catalog, NAME, before_ms(3))[1] if orphan.path.endswith(".parquet")
+    ] == []
 
 
 @pytest.mark.parametrize(
