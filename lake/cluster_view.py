@@ -39,6 +39,8 @@ class CutPlaces:
     places: Mapping[TopicPartition, ReadPlace]
     is_newest: bool
     """False if more offsets can be read at once."""
+    newest: Mapping[TopicPartition, int]
+    """The offsets of the newest cut."""
 
 
 class LakeView:
@@ -133,7 +135,7 @@ class LakeView:
         available = sum(max(0, offset - start.get(partition, 0)) for partition, offset in most.items())
         if available <= offsets_max:
             places = within(start, most, whole, available)
-            return CutPlaces(newest.commit_index, {**unknown, **places}, is_newest=True)
+            return CutPlaces(newest.commit_index, {**unknown, **places}, is_newest=True, newest=most)
 
         async def cut_at(index: int) -> dict[TopicPartition, CutOffset]:
             if index == newest.commit_index:
@@ -141,4 +143,4 @@ class LakeView:
             return settled(await self._admin.cut_offsets(Cut(index), partitions))
 
         chosen = await largest_cut(first, newest.commit_index, start, most, offsets_max, cut_at)
-        return CutPlaces(chosen.index, {**unknown, **chosen.places}, is_newest=False)
+        return CutPlaces(chosen.index, {**unknown, **chosen.places}, is_newest=False, newest=most)

@@ -10,9 +10,16 @@ from ..extras import installation_of
 EXTRA: Final = ("pyiceberg", "pyarrow", "sqlalchemy")
 
 
-def require_extra() -> None:
-    """Raise ModuleNotFoundError if a package that the lake needs is missing; the message says how to install it."""
-    missing = [name for name in EXTRA if find_spec(name) is None]
+OF_CATALOG: Final = ("starlette", "uvicorn")
+"""The further packages for the catalog over HTTP."""
+
+
+def require_extra(*, with_catalog: bool = False) -> None:
+    """Raise ModuleNotFoundError if a package that the lake needs is missing; the message says how to install it.
+
+    `with_catalog` also checks the packages for the catalog over HTTP.
+    """
+    missing = [name for name in EXTRA + (OF_CATALOG if with_catalog else ()) if find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(
             f"the lake needs {', '.join(missing)}: {installation_of('lake')}", name=missing[0]

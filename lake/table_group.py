@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -56,11 +57,12 @@ class TableGroup:
 
     async def round(self) -> bool:
         """Write the records up to the next cut. Returns whether more can be read at once. Raises as `TopicTable`."""
-        first = min(table.position.cut for table in self.tables)
+        first, asked_s = min(table.position.cut for table in self.tables), time.monotonic()
         starts = {partition: offset for table in self.tables for partition, offset in table.starts.items()}
         cut = await self._view.next_cut(self._topics, starts, first, OFFSETS_PER_ROUND)
         rows = 0
         for table in self.tables:
+            table.progress.lag_records = table.behind(cut.newest)
             own = {
                 partition: place
                 for partition, place in cut.places.items()
@@ -69,6 +71,7 @@ class TableGroup:
             rows += await table.read(cut.cut, own)
         for table in self.tables:
             await table.commit(even_without_rows=bool(self.name) and rows > 0)
+            table.progress.note_round(table.behind(cut.newest), asked_s if cut.is_newest else None)
         self.rows += rows
         if rows and self._common_cut != NOTHING:
             await self._tag(self._common_cut)

@@ -18,6 +18,7 @@ from .failures import TableRefused
 from .iceberg.letters import letter_offsets
 from .iceberg.schemas import JSON_TABLE, LETTERS_TABLE, RAW_TABLE, check_schema, partition_spec
 from .iceberg.tables import Epoch, LakeTable
+from .metrics import TableProgress
 from .position import PartitionReach, TablePosition, check_same_topic, cut_position
 from .row_files import JsonFiles, Offset, RawFiles, RowFiles
 from .settings import TableSettings
@@ -41,6 +42,8 @@ class _Pending:
     """The files of a round that are not committed yet."""
 
     end: TablePosition
+    records: int
+    """The number of records in the files."""
     rows: list[DataFile]
     letters: list[DataFile]
 
@@ -49,9 +52,17 @@ class TopicTable:
     """A topic and its table. `open`, then for each round `read` and `commit`."""
 
     def __init__(
-        self, settings: TableSettings, catalog: Catalog, topic: ReadTopic, cluster_id: str, consent: Consent
+        self,
+        settings: TableSettings,
+        catalog: Catalog,
+        topic: ReadTopic,
+        cluster_id: str,
+        consent: Consent,
+        progress: TableProgress,
     ) -> None:
         self.settings = settings
+        self.progress = progress
+        """The state that the metrics show."""
         self._catalog = catalog
         self._topic = topic
         self._consent = consent
@@ -76,6 +87,14 @@ class TopicTable:
             TopicPartition(self._topic.name, index): place.offset
             for index, place in self.position.places.items()
         }
+
+    def behind(self, newest: Mapping[TopicPartition, int]) -> int:
+        """Return the number of offsets between the position and the offsets of a cut."""
+        return sum(
+            max(0, offset - self.position.place(partition.partition).offset)
+            for partition, offset in newest.items()
+            if partition.topic == self._topic.name
+        )
 
     async def open(self, epoch: Epoch, beginnings: Mapping[TopicPartition, int]) -> None:
         """Load or create the table, take it over, and complete a round that a former worker left half committed.
@@ -111,6 +130,7 @@ class TopicTable:
         assert pending is not None  # `read` comes first.
         if pending.letters or pending.rows or even_without_rows:
             await asyncio.to_thread(self._commit, pending, even_without_rows)
+            self.progress.note_commit(files=len(pending.rows), rows=pending.records)
         self.position = pending.end
 
     async def _read(self, end: TablePosition, left_out: frozenset[Offset] = frozenset()) -> int:
@@ -131,7 +151,7 @@ class TopicTable:
             if files is not None:
                 await asyncio.to_thread(files.discard)
             raise
-        self._pending = _Pending(end, *done)
+        self._pending = _Pending(end, rows, *done)
         return rows
 
     def _begin_at(self, beginnings: Mapping[int, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,10 +23,12 @@ from ..client.producer import Producer
 from ..client.security.options import SecurityOptions
 from ..client.security.security import security_of
 from ..protocol.errors import KafkaError
+from ..protocol.exposition import Families
 from .cluster_view import LakeView
 from .failures import TableRefused, WorkerFenced
 from .iceberg.catalogs import LakePlace, open_catalog
 from .iceberg.tables import MAY_PASS, Epoch, Overtaken
+from .metrics import TableProgress, families
 from .settings import TableSettings, check_apart, grouped
 from .table_group import TableGroup
 from .topic_table import Consent, TopicTable
@@ -74,6 +77,15 @@ class LakeWorker:
         self._stopping = asyncio.Event()
         self._runs: dict[tuple[TableSettings, ...], asyncio.Task[bool]] = {}
         self._complained: dict[str, str] = {}
+        self._progress: dict[str, TableProgress] = {}
+
+    def families(self) -> Families:
+        """Return the present metrics of the tables."""
+        return families(self._progress.values(), time.monotonic())
+
+    def unready(self) -> str:
+        """Return the reason why the worker does not work yet; empty once it has reached the cluster."""
+        return "" if self._view.cluster_id else "the worker has not reached the cluster yet"
 
     def stop(self, *, at_once: bool = False) -> None:
         """Begin to stop: rounds that have begun are completed; with `at_once` they are cancelled."""
@@ -115,6 +127,8 @@ class LakeWorker:
     async def _follow(self, settings: Sequence[TableSettings], catalog: Catalog) -> None:
         """Start groups that are new, and end those whose settings have changed, or which are not enabled any more."""
         wanted = grouped(settings)
+        for table in self._progress.keys() - {given.table for given in settings}:
+            del self._progress[table]
         for members in [members for members in self._runs if members not in wanted]:
             run = self._runs.pop(members)
             run.cancel()
@@ -144,7 +158,7 @@ class LakeWorker:
                 while await group.round() and not self._stopping.is_set():
                     pass
         except (*_FAILURES, WorkerFenced) as error:
-            self._complain(members[0].table, f"{_named(members)}: {_reason(error)}")
+            self._failed(members, f"{_named(members)}: {_reason(error)}")
             return False
         return True
 
@@ -159,18 +173,19 @@ class LakeWorker:
                     async with self._gate:
                         has_more = await group.round()
                     backoff.reset()
-                    self._complained.pop(members[0].table, None)
+                    self._succeeded(members)
                     if not has_more:
                         await self._pause(min(member.commit_ms for member in members) / 1000)
             except WorkerFenced as error:
-                self._complain(members[0].table, f"{error}; this worker leaves it alone")
+                self._failed(members, f"{error}; this worker leaves it alone")
                 return False
             except _FAILURES as error:
-                self._complain(members[0].table, f"{_named(members)}: {_reason(error)}; it is tried again")
+                self._failed(members, f"{_named(members)}: {_reason(error)}; it is tried again")
                 await self._pause(backoff.next_s())
             except Exception:
                 # One table with an unforeseen error must not end the others, nor itself in silence.
                 logger.exception("%s: an unforeseen error; it is tried again", _named(members))
+                self._note_failing(members, True)
                 await self._pause(backoff.next_s())
         return True
 
@@ -183,6 +198,7 @@ class LakeWorker:
                 ReadTopic(self._cluster, self._fetching, member.topic, topics.ids[member.topic]),
                 self._view.cluster_id,
                 self._options.consent,
+                self._progress_of(member.table),
             )
             for member in members
         ]
@@ -200,6 +216,21 @@ class LakeWorker:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
+
+    def _progress_of(self, table: str) -> TableProgress:
+        return self._progress.setdefault(table, TableProgress(table))
+
+    def _failed(self, members: Sequence[TableSettings], text: str) -> None:
+        self._note_failing(members, True)
+        self._complain(members[0].table, text)
+
+    def _succeeded(self, members: Sequence[TableSettings]) -> None:
+        self._note_failing(members, False)
+        self._complained.pop(members[0].table, None)
+
+    def _note_failing(self, members: Sequence[TableSettings], is_failing: bool) -> None:
+        for member in members:
+            self._progress_of(member.table).is_failing = is_failing
 
     def _complain(self, subject: str, text: str) -> None:
         """Log an error, but once as long as it stays the same."""

@@ -80,6 +80,15 @@ WORKERS = """
 has them. `group` is the worker's group. The label `lane` has the names of keys: whoever reads the page sees them.
 """
 
+LAKE = """
+## The lake's worker
+
+`ottla lake run --metrics-listener HOST:PORT` serves these metrics beside those of every process, and `/healthz` and
+`/readyz`. [LAKE.md](LAKE.md#operation) describes the worker. `--metrics-token-file` is its
+`metrics.bearer.token.file`. Files for each commit are `rate(ottla_lake_files_total[1h]) /
+rate(ottla_lake_commits_total[1h])`.
+"""
+
 
 def render() -> str:
     """Return the text of the whole page."""
@@ -96,6 +105,8 @@ def render() -> str:
             *_table(declared_metrics("ottla.cli.nodes.host")),
             WORKERS,
             *_table(declared_metrics("ottla.client.worker")),
+            LAKE,
+            *_table(declared_metrics("ottla.lake")),
             "",
         ]
     )

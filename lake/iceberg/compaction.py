@@ -160,7 +160,7 @@ def rewritten(table: Table, files: Sequence[FileRows]) -> Replacement:
                 waiting = []
         if waiting:
             new.add(pa.concat_tables(waiting))
-        return Replacement([rows.file for rows in files], new.finish(), table.spec().spec_id)
+        return Replacement([rows.file for rows in files], new.finish())
     except BaseException:
         new.discard()
         raise

@@ -138,20 +138,19 @@ class DataFiles:
         statistics = file.writer.close()
         size = len(self._table.io.new_input(file.location))
         self.smaller_by = max(1.0, file.written_bytes / max(1, size))
-        self._done.append(
-            DataFile.from_args(
-                content=DataFileContent.DATA,
-                file_path=file.location,
-                file_format=FileFormat.PARQUET,
-                partition=Record() if file.key is None else file.key.partition,
-                file_size_in_bytes=size,
-                sort_order_id=None,
-                spec_id=self._table.spec().spec_id,
-                equality_ids=None,
-                key_metadata=None,
-                **statistics.to_serialized_dict(),
-            )
+        done = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=file.location,
+            file_format=FileFormat.PARQUET,
+            partition=Record() if file.key is None else file.key.partition,
+            file_size_in_bytes=size,
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
         )
+        done.spec_id = self._table.spec().spec_id
+        self._done.append(done)
 
 
 def _runs(keys: pa.Table) -> Iterator[tuple[int, int]]:

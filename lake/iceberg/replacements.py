@@ -34,8 +34,6 @@ class Replacement(NamedTuple):
 
     old: Sequence[DataFile]
     new: Sequence[DataFile]
-    spec_id: int
-    """The table's partitioning by which the new files were made."""
 
 
 def replace_files(catalog: Catalog, name: str, wanted: Sequence[Replacement]) -> list[Replacement]:
@@ -89,8 +87,8 @@ def _still_right(table: Table, wanted: Sequence[Replacement]) -> list[Replacemen
     return [
         replacement
         for replacement in wanted
-        if replacement.spec_id == table.spec().spec_id
-        and all(file.file_path in there for file in replacement.old)
+        if all(file.file_path in there for file in replacement.old)
+        and all(file.spec_id == table.spec().spec_id for file in replacement.new)
     ]
 
 

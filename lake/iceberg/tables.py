@@ -53,7 +53,7 @@ Epoch = tuple[int, int]
 
 
 class Overtaken(Exception):
-    """The table has another position than this worker has seen: another worker has written to it."""
+    """The table has another position or partitioning than this worker has seen: somebody else has changed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,8 @@ class LakeTable:
                 return TableCommit(snapshot.snapshot_id, was_there=True)
             if self._position() != self._seen:
                 raise Overtaken(f"table {self.name} is at another position: another worker has written to it")
+            if any(file.spec_id != self.table.spec().spec_id for file in files):
+                raise Overtaken(f"table {self.name} has another partitioning than its new files")
             return None
 
         was_there = self._commit(attempt, check)

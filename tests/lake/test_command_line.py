@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
-from ottla import Producer
+from ottla import Admin, Producer, TopicPartition
 from ottla.cli.main import main
 from ottla.lake.failures import TableRefused
 from tests.cluster import RunningCluster, wait_until
@@ -23,6 +24,7 @@ from tests.lake.written_tables import create, rows, values, worker
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("lake")]
 ROOT = Path(__file__).parents[2]
+MEASURED = ("lag_records", "lag_seconds", "table_failing", "files_total", "rows_total")
 
 
 def ottla(cluster: RunningCluster, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -47,6 +49,17 @@ def count(folder: Path) -> int:
         return 0
 
 
+def sample(path: Path, name: str) -> float:
+    """Return a metric of the watched table, from an endpoint at a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        connection.connect(str(path))
+        connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        page = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    line = next(line for line in page.splitlines() if line.startswith(f'{name}{{table="lake.watched"}}'))
+    return float(line.split()[-1])
+
+
 def test_a_worker_writes_until_a_signal_and_status_shows_its_tables(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
@@ -63,6 +76,8 @@ def test_a_worker_writes_until_a_signal_and_status_shows_its_tables(
         cluster.bootstrap,
         "--lake",
         lake,
+        "--metrics-listener",
+        f"unix:{tmp_path}/metrics",
         "watched",
     ]
     running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -70,6 +85,8 @@ def test_a_worker_writes_until_a_signal_and_status_shows_its_tables(
         wait_until(lambda: count(tmp_path / "lake") == 1, "a row")
         asyncio.run(write(cluster, "watched", b'{"a": 2}'))
         wait_until(lambda: count(tmp_path / "lake") == 2, "a further row")
+        wait_until(lambda: sample(tmp_path / "metrics", "ottla_lake_commits_total") == 2, "a second commit")
+        measured = {name: sample(tmp_path / "metrics", f"ottla_lake_{name}") for name in MEASURED}
         found = json.loads(ottla(cluster, "lake", "status", "--lake", lake, "-o", "json", "watched").stdout)[
             0
         ]
@@ -79,6 +96,8 @@ def test_a_worker_writes_until_a_signal_and_status_shows_its_tables(
     assert running.returncode == 0, logged
     assert "the lake's worker runs" in logged
     assert "1 records do not fit, the first at partition 0, offset 1" in logged
+    assert 0 <= measured.pop("lag_seconds") < 60
+    assert measured == {"lag_records": 0, "table_failing": 0, "files_total": 2, "rows_total": 3}
     assert found["committed_ms"] > (time.time() - 60) * 1000
     assert {name: found[name] for name in ("topic", "table", "mode", "letters", "behind", "problem")} == {
         "topic": "watched",
@@ -188,3 +207,30 @@ def test_maintenance_of_tables(cluster: RunningCluster, tmp_path: Path) -> None:
     assert not forgotten.exists()
     early = ottla(cluster, "lake", "sweep", "--lake", lake, "--older-than", "1h", code=2)
     assert "--older-than is at least 1d" in early.stderr
+
+
+def test_a_table_is_made_anew_from_the_first_record(cluster: RunningCluster, tmp_path: Path) -> None:
+    asyncio.run(create(cluster, "anew_built", 1, mode="json"))
+    asyncio.run(write(cluster, "anew_built", b'{"a": 1}', b"bad"))
+    lake = str(tmp_path)
+    assert asyncio.run(worker(cluster, tmp_path, "anew_built").run())
+    ottla(cluster, "config", "set", "topic", "anew_built", "ottla.lake.mode=raw")
+    assert not asyncio.run(worker(cluster, tmp_path, "anew_built").run())
+    ottla(cluster, "lake", "rebuild", "--lake", lake, "lake.anew_built")
+    assert asyncio.run(worker(cluster, tmp_path, "anew_built").run())
+    assert list(values(tmp_path, "lake.anew_built").values()) == [b'{"a": 1}', b"bad"]
+    asyncio.run(delete_records(cluster, "anew_built", 1))
+    refused = ottla(cluster, "lake", "rebuild", "--lake", lake, "lake.anew_built", code=1)
+    assert "anew_built-0 begins at offset 1: records below were deleted" in refused.stderr
+    assert len(values(tmp_path, "lake.anew_built")) == 2
+    ottla(cluster, "lake", "rebuild", "--lake", lake, "--accept-loss", "lake.anew_built")
+    assert asyncio.run(worker(cluster, tmp_path, "anew_built").run())
+    assert list(values(tmp_path, "lake.anew_built").values()) == [b"bad"]
+    unknown = ottla(cluster, "lake", "rebuild", "--lake", lake, "lake.nothing", code=1)
+    assert "no topic with ottla.lake.enable=true is written to table lake.nothing" in unknown.stderr
+
+
+async def delete_records(cluster: RunningCluster, topic: str, before: int) -> None:
+    """Delete the records of partition 0 before an offset."""
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): before})

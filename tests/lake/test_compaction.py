@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
@@ -27,16 +27,12 @@ from ottla.lake.iceberg.catalogs import LakePlace, open_catalog
 from ottla.lake.iceberg.compaction import compact, planned
 from ottla.lake.iceberg.cuts import CUTS, note_cut
 from ottla.lake.iceberg.file_bins import BinLimits, bins
-from ottla.lake.iceberg.files import DataFiles
 from ottla.lake.iceberg.merged_rows import merged
 from ottla.lake.iceberg.orphans import delete, orphans
-from ottla.lake.iceberg.schemas import RAW_TABLE, partition_spec
-from ottla.lake.iceberg.tables import LakeTable
-from ottla.lake.position import PartitionReach, TablePosition
+from ottla.lake.iceberg.schemas import RAW_TABLE
 from ottla.lake.record_columns import RAW_SCHEMA
+from tests.lake.small_tables import NAME, append, at, both, opened, paths, places, written
 
-NAME = "lake.t"
-NOWHERE = TablePosition("t", "0a", "cluster")
 LIMITS = BinLimits(bytes_max=100, bytes_worth=75, files_worth=5)
 DAY_S = 86_400
 
@@ -50,55 +46,6 @@ def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     return open_catalog(LakePlace(folder=tmp_path), create=True)
-
-
-def opened(catalog: Catalog, epoch: int = 1, partition_by: str = "") -> LakeTable:
-    table = LakeTable(catalog, NAME, (7, epoch))
-    table.open(RAW_TABLE, partition_spec([partition_by] if partition_by else []))
-    return table
-
-
-def at(offset: int) -> TablePosition:
-    return TablePosition("t", "0a", "cluster", offset, {0: PartitionReach(offset, offset)})
-
-
-def written(table: LakeTable, places: list[tuple[int, int]]) -> list[DataFile]:
-    """Return files with a row for each partition and offset."""
-    files = DataFiles(table.table)
-    rows = [
-        {"ottla": {"partition": partition, "offset": offset}, "value": b"%d-%d" % (partition, offset)}
-        for partition, offset in places
-    ]
-    files.add(pa.Table.from_pylist(rows, schema=RAW_SCHEMA))
-    return files.finish()
-
-
-def append(table: LakeTable, first: int, rounds: int) -> None:
-    """Commit rounds of one record of each of two partitions."""
-    for offset in range(first, first + rounds):
-        start = at(offset) if offset else NOWHERE
-        table.append(written(table, [(0, offset), (1, offset)]), start, at(offset + 1))
-
-
-def places(catalog: Catalog, tag: str | None = None) -> list[tuple[int, int]]:
-    """Return partition and offset of each row, and check its value."""
-    table = catalog.load_table(NAME)
-    snapshot = None if tag is None else table.metadata.refs[tag].snapshot_id
-    found = []
-    for row in table.scan(snapshot_id=snapshot).to_arrow().to_pylist():
-        place = row["ottla"]["partition"], row["ottla"]["offset"]
-        assert row["value"] == b"%d-%d" % place
-        found.append(place)
-    return sorted(found)
-
-
-def paths(catalog: Catalog, name: str = NAME) -> list[str]:
-    tasks = catalog.load_table(name).scan().plan_files()
-    return [task.file.file_path.removeprefix("file://") for task in tasks]
-
-
-def both(rounds: int) -> list[tuple[int, int]]:
-    return [(partition, offset) for partition in (0, 1) for offset in range(rounds)]
 
 
 def test_small_files_become_one_in_the_order_of_offsets(catalog: Catalog) -> None:
@@ -192,6 +139,24 @@ def during(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
         return done
 
     monkeypatch.setattr(compaction, "rewritten", called)
+
+
+def test_a_worker_and_compactions_at_once_lose_and_repeat_nothing(catalog: Catalog, tmp_path: Path) -> None:
+    table, other = opened(catalog), open_catalog(LakePlace(folder=tmp_path))
+    working = threading.Thread(target=append, args=(table, 0, 25))
+    working.start()
+    replaced = 0
+    while working.is_alive():
+        replaced += compact(other, NAME).replaced
+    working.join()
+    assert replaced > 0
+    assert places(catalog) == both(25)
+    assert opened(catalog, 2).position == at(25)
+    # No file is left that no snapshot names.
+    aged(tmp_path, 4)
+    assert [
+        orphan for orphan in orphans(catalog, NAME, before_ms(3))[1] if orphan.path.endswith(".parquet")
+    ] == []
 
 
 @pytest.mark.parametrize(

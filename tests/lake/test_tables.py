@@ -315,3 +315,15 @@ def test_a_table_whose_position_was_expired_is_refused(catalog: Catalog) -> None
     catalog.load_table(NAME).maintenance.expire_snapshots().by_ids(gone).commit()
     with pytest.raises(TableRefused, match="another program has expired the snapshot with the position"):
         opened(catalog, 2)
+
+
+def test_files_of_a_former_partitioning_are_written_again(catalog: Catalog) -> None:
+    table = opened(catalog)
+    files = one_row(table, 0)
+    with catalog.load_table(NAME).update_spec() as update:
+        update.add_identity("ottla.partition")
+    with pytest.raises(Overtaken, match="has another partitioning than its new files"):
+        table.append(files, NOWHERE, at(1))
+    later = opened(catalog)
+    later.append(one_row(later, 0), NOWHERE, at(1))
+    assert offsets(catalog) == [0]

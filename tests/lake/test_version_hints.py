@@ -15,7 +15,7 @@ from ottla.lake.iceberg.compaction import compact
 from ottla.lake.iceberg.schemas import RAW_TABLE
 from ottla.lake.iceberg.tables import LakeTable
 from ottla.lake.iceberg.version_hints import read_hint, write_hint
-from tests.lake.test_compaction import append, opened
+from tests.lake.small_tables import append, opened
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ def parser(name: str) -> CommandParser:
     _expire(actions)
     _compact(actions)
     _sweep(actions)
+    _catalog(actions)
+    _rebuild(actions)
     return options
 
 
@@ -63,6 +65,16 @@ def _run(actions: Actions) -> None:
         "--accept-loss",
         action="store_true",
         help="go on without records that retention has deleted before they were written",
+    )
+    running.add_argument(
+        "--metrics-listener",
+        metavar="HOST:PORT",
+        help="address of an HTTP endpoint with /metrics for Prometheus, /healthz and /readyz; or unix:/PATH",
+    )
+    running.add_argument(
+        "--metrics-token-file",
+        metavar="FILE",
+        help="file with tokens, of which a reader of /metrics must send one",
     )
     add_connection(running, repeats=True)
 
@@ -137,6 +149,40 @@ def _sweep(actions: Actions) -> None:
     sweeping.add_argument("--dry-run", action="store_true", help="only print how many would be deleted")
     add_yes(sweeping)
     add_output(sweeping, "-o")
+
+
+def _catalog(actions: Actions) -> None:
+    serving = actions.add(
+        "catalog",
+        "catalog:serve_catalog",
+        "Serve the tables' catalog to engines that read: the read side of Iceberg's REST API.",
+        "  ottla lake catalog --lake /srv/lake\n  ottla lake catalog --lake /srv/lake --listen 10.0.0.7:8181",
+    )
+    _add_place(serving)
+    serving.add_argument(
+        "--listen",
+        default="127.0.0.1:8181",
+        metavar="HOST:PORT",
+        help="address to listen at; port 0 takes a free one (127.0.0.1:8181)",
+    )
+
+
+def _rebuild(actions: Actions) -> None:
+    rebuilding = actions.add(
+        "rebuild",
+        "rebuilding:rebuild_table",
+        "Remove a table, so that the worker makes it anew from the first record of its topic.",
+        "  ottla lake rebuild --lake /srv/lake lake.orders",
+    )
+    rebuilding.add_argument("table", metavar="TABLE", help="the table, with its namespace")
+    _add_place(rebuilding)
+    rebuilding.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="rebuild a table whose first records the topic has no more; the new table lacks them",
+    )
+    add_yes(rebuilding)
+    add_connection(rebuilding, repeats=True)
 
 
 def _add_tables(options: CommandParser) -> None:

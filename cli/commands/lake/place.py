@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from ....lake.iceberg.catalogs import LakePlace
 
 
-def lake_of(arguments: argparse.Namespace) -> LakePlace:
+def lake_of(arguments: argparse.Namespace, *, with_catalog: bool = False) -> LakePlace:
     """Return the lake that `--lake` or `--catalog` names. Other modules of the lake may be imported afterwards.
 
-    Raises CommandFailed if the lake's packages are missing, and UsageError.
+    `with_catalog` also checks the packages for the catalog over HTTP. Raises CommandFailed if the lake's packages are
+    missing, and UsageError.
     """
     try:
-        require_extra()
+        require_extra(with_catalog=with_catalog)
     except ModuleNotFoundError as error:
         raise CommandFailed(str(error)) from None
     from ....lake.iceberg.catalogs import lake_place

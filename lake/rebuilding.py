@@ -1,0 +1,44 @@
+"""The preparation of a table that is made anew: the records that are gone, and the removal of the former table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from .cluster_view import LakeView
+from .failures import TableRefused
+from .settings import TableSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """A table to make anew."""
+
+    settings: TableSettings
+    deleted: Mapping[int, int]
+    """By partition the log start, where records below it were deleted. The new table will lack them."""
+
+
+async def planned_rebuild(view: LakeView, table: str) -> Rebuild:
+    """Return the rebuild of a table. Raises TableRefused if no topic is written to it, and KafkaError."""
+    settings, _ = await view.tables()
+    found = next((given for given in settings if given.table == table), None)
+    if found is None:
+        raise TableRefused(f"no topic with ottla.lake.enable=true is written to table {table}")
+    topics = await view.topics([found.topic])
+    beginnings = await view.beginnings(topics.partitions)
+    return Rebuild(found, {place.partition: offset for place, offset in sorted(beginnings.items()) if offset})
+
+
+def remove_table(catalog: Catalog, settings: TableSettings) -> None:
+    """Remove a table and its dead letters from the catalog. The worker then makes them anew.
+
+    A new table in the same folder gets the former files from `orphans`. Raises errors of the catalog.
+    """
+    for name in (settings.table, settings.letters):
+        with suppress(NoSuchTableError):
+            catalog.drop_table(name)
