@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help venv reference docs demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
 .PHONY: lint-types lint-style lint-public lint-imports lint-commits quick-tests compiled-tests suite lint-beside installed gssapi-wheel hooks
 help:
-	@echo "make demo    start 3 quorum nodes and 3 brokers, stream flights through them and Spark, and kill four processes"
+	@echo "make demo    start 3 quorum nodes and 3 brokers, stream flights through them, a lake and Spark, and kill five processes"
 	@echo "make demo-console  a cluster with flights and failovers, and its console; Control-C ends both"
 	@echo "make test    lint, types, layering and the whole test suite"
 	@echo "make test-quick PACKAGE=client  the types and the tests of one package that need no cluster, within a minute"

@@ -6,7 +6,8 @@ Starts three quorum nodes and three brokers, and streams all 336,776 rows of the
 confluent-kafka (acks=all, idempotent, keyed by tail number) while a consumer group of two reads them. Half-way it kills
 the busiest broker with SIGKILL, starts it again, and waits until it is back in every ISR. Then it compares count and
 distance per carrier with the file itself. Then the topic is copied in transactions, with aborts and a crash in between
-(`flights_copy`). Finally Spark computes the delays of each carrier by day, while a broker and its driver are killed
+(`flights_copy`). Flights and delays become two Iceberg tables, while the lake's worker is killed (`flights_lake`).
+Finally Spark computes the delays of each carrier by day, while a broker and its driver are killed
 (`flights_pipeline`). The exit status is 0 only if all results agree exactly.
 """
 
@@ -42,6 +43,8 @@ from ottla.spark_integration.pipelines.java import NoJava, java_home
 from .clusters import Cluster, Node, ottla_cluster
 from .flights_chart import draw
 from .flights_copy import check_copy, copy_table, copy_through_a_crash
+from .flights_lake import compare as compare_tables
+from .flights_lake import lake_table, lake_through_a_crash
 from .flights_pipeline import compare, pipeline_table, pipeline_through_crashes
 
 TOPIC, PARTITIONS, GROUP = "flights", 6, "flight-counters"
@@ -335,7 +338,9 @@ def run(data: Path, chart: Path, console: Console) -> bool:
         console.print(carrier_table(expected, found))
         console.print(summary_table(job, distinct, again, exact))
         copied = copied_exactly(running.bootstrap, len(rows), console)
-        return computed_exactly(running, rows, data / "pipeline", chart, console) and copied and exact
+        kept = in_tables_exactly(running.bootstrap, rows, data / "tables", console)
+        computed = computed_exactly(running, rows, data / "pipeline", chart, console)
+        return exact and copied and kept and computed
 
 
 def copied_exactly(bootstrap: str, count: int, console: Console) -> bool:
@@ -345,6 +350,15 @@ def copied_exactly(bootstrap: str, count: int, console: Console) -> bool:
     exact, committed, written = check_copy(bootstrap, TOPIC)
     console.print(copy_table(told, committed, written, exact))
     return exact and committed < written
+
+
+def in_tables_exactly(bootstrap: str, rows: list[bytes], folder: Path, console: Console) -> bool:
+    """Run the third act."""
+    with Progress(*BAR, console=console) as progress:
+        told = lake_through_a_crash(bootstrap, rows, folder, progress)
+    compared = compare_tables(rows, folder)
+    console.print(lake_table(told, compared))
+    return compared.exact and bool(told.killed_at)
 
 
 def computed_exactly(
