@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from ottla.network.garbage_collection import gc_paused
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
     "network",
@@ -47,10 +49,16 @@ def packages() -> tuple[str, ...]:
     return tuple(name for name, path in modules().items() if path.name == "__init__.py")
 
 
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file. The garbage collector leaves its nodes alone, as there are millions."""
+    with gc_paused(stays=True):
+        return ast.parse(path.read_text())
+
+
 @cache
 def tree(module: str) -> ast.Module:
     """Return the syntax tree of a module in Python."""
-    return ast.parse(modules()[module].read_text())
+    return parsed(modules()[module])
 
 
 @cache

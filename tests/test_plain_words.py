@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.imports import FOLDERS, ROOT
+from tests.imports import FOLDERS, ROOT, parsed
 
 QUESTION = re.compile(r"^(What|Who|Whether|How|Where|Whose|When|Which|That|Those|Whoever)\b")
 FRAGMENT = re.compile(r"^(Of|From|In|By|With|Behind|Instead|As|The same)\b")
@@ -28,32 +29,39 @@ SENTENCE_WORDS_MIN = 6
 PRONOUN_SHARE = 0.25
 
 
+class Words(NamedTuple):
+    """The checked words of a file, each with its line."""
+
+    docstrings: list[tuple[int, str]]
+    element_names: list[tuple[int, str]]
+
+
 @cache
-def trees() -> dict[Path, ast.Module]:
-    """Return the syntax trees of the repository's Python files, by their paths from the root."""
-    return {
-        path.relative_to(ROOT): ast.parse(path.read_text())
-        for folder in (*FOLDERS, "benchmarks", "examples", "tests")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    }
+def words() -> dict[Path, Words]:
+    """Return the words of the repository's Python files, by their paths from the root. The syntax trees are dropped."""
+    found = {}
+    for folder in (*FOLDERS, "benchmarks", "examples", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            nodes = list(ast.walk(parsed(path)))
+            found[path.relative_to(ROOT)] = Words(list(docstrings(nodes)), list(element_names(nodes)))
+    return found
 
 
-def docstrings() -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each docstring of the repository, attribute docstrings included."""
-    for path, tree in trees().items():
-        for node in ast.walk(tree):
-            if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                continue
-            for statement in node.body:
-                if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                    text = statement.value.value
-                    if isinstance(text, str):
-                        yield f"{path}:{statement.lineno}", " ".join(text.split())
+def docstrings(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each docstring, attribute docstrings included."""
+    for node in nodes:
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        for statement in node.body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                text = statement.value.value
+                if isinstance(text, str):
+                    yield statement.lineno, " ".join(text.split())
 
 
-def element_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def element_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and name of each variable of a loop or comprehension, and of each parameter of a lambda."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
             for target in ast.walk(node.target):
                 if isinstance(target, ast.Name):
@@ -66,7 +74,7 @@ def element_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 @pytest.fixture(scope="module")
 def texts() -> list[tuple[str, str]]:
-    return list(docstrings())
+    return [(f"{path}:{line}", text) for path, found in words().items() for line, text in found.docstrings]
 
 
 def sentences(text: str) -> list[str]:
@@ -113,8 +121,8 @@ def test_loop_variables_are_nouns() -> None:
     """`one` says nothing of the element: `for topic in topics` does."""
     found = [
         f"{path}:{line}: {name}"
-        for path, tree in trees().items()
-        for line, name in element_names(tree)
+        for path, words_of_file in words().items()
+        for line, name in words_of_file.element_names
         if name == "one"
     ]
     found += [
@@ -137,7 +145,7 @@ def test_loop_variables_are_nouns() -> None:
     ],
 )
 def test_names_of_elements_are_found(text: str, names: set[str]) -> None:
-    assert {name for _, name in element_names(ast.parse(text))} == names
+    assert {name for _, name in element_names(ast.walk(ast.parse(text)))} == names
 
 
 @pytest.mark.parametrize(

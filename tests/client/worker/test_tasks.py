@@ -218,18 +218,18 @@ def test_lanes_across_partitions_do_not_block_each_other_for_ever() -> None:
     assert sorted(order) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def test_a_million_keys_leave_nothing_behind() -> None:
+def test_many_keys_leave_nothing_behind() -> None:
     tasks = tasks_of()
-    for number in range(0, 1_000_000, 10_000):
+    for number in range(0, 200_000, 10_000):
         keys = [b"%d" % key for key in range(number, number + 10_000)]
         tasks.offer(ORDERS, records(*keys, begin=number), 0, 0)
         while (task := tasks.next(0)) is not None:
             done(tasks, task)
         committed(tasks)
     stats = tasks.stats(0)
-    assert (stats.lanes, stats.held, stats.held_bytes, stats.succeeded) == (0, 0, 0, 1_000_000)
+    assert (stats.lanes, stats.held, stats.held_bytes, stats.succeeded) == (0, 0, 0, 200_000)
     assert committed(tasks) == {}
-    assert tasks.partitions[ORDERS].watermark == 1_000_000
+    assert tasks.partitions[ORDERS].watermark == 200_000
 
 
 def test_a_huge_key_is_shortened_in_the_stats() -> None:
