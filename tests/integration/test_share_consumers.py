@@ -125,7 +125,7 @@ def test_records_survive_the_leader_of_their_partition(cluster: RunningCluster) 
 
 def test_a_stock_consumer_gets_the_records_of_a_key_in_order(cluster: RunningCluster) -> None:
     topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 1)
-    group = from_the_beginning(cluster, "ordered", ottla__share__ordering="key")
+    group = from_the_beginning(cluster.bootstrap, "ordered", ottla__share__ordering="key")
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "compression.type": "lz4"})
     for number in range(200):
         producer.produce(topic, b"%d" % number, key=None if number % 10 == 9 else b"%d" % (number % 10 % 4))
