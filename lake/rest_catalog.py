@@ -48,7 +48,7 @@ END_S: Final = 3
 """Seconds that open answers may take once the server stops."""
 
 
-class Refusal(Exception):
+class CatalogRefusal(Exception):
     """An answer other than success, in the form of Iceberg's API."""
 
     def __init__(self, code: int, kind: str, message: str) -> None:
@@ -115,12 +115,14 @@ class CatalogAnswers:
             try:
                 return await asyncio.to_thread(ask, name)
             except NoSuchTableError as error:
-                raise Refusal(404, "NoSuchTableException", str(error)) from None
+                raise CatalogRefusal(404, "NoSuchTableException", str(error)) from None
             except NoSuchNamespaceError as error:
-                raise Refusal(404, "NoSuchNamespaceException", str(error)) from None
+                raise CatalogRefusal(404, "NoSuchNamespaceException", str(error)) from None
             except (RESTError, SQLAlchemyError, OSError) as error:
                 logger.warning("the catalog cannot be read: %s", error)
-                raise Refusal(503, "ServiceUnavailableException", "the catalog cannot be read now") from None
+                raise CatalogRefusal(
+                    503, "ServiceUnavailableException", "the catalog cannot be read now"
+                ) from None
 
 
 def rest_catalog(catalog: Catalog, *, loopback_only: bool) -> ASGIApp:
@@ -138,7 +140,7 @@ def rest_catalog(catalog: Catalog, *, loopback_only: bool) -> ASGIApp:
         Route(f"/v1{TABLE}", answers.table),
         Route(f"/v1{METRICS}", answers.metrics, methods=["POST"]),
     ]
-    app = Starlette(routes=routes, exception_handlers={Refusal: _refused, HTTPException: _not_served})
+    app = Starlette(routes=routes, exception_handlers={CatalogRefusal: _refused, HTTPException: _not_served})
     return _named_as_loopback(app) if loopback_only else app
 
 
@@ -181,7 +183,7 @@ def _namespace(request: Request) -> tuple[str, ...]:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
+    assert isinstance(error, CatalogRefusal)
     return error.answer()
 
 
@@ -189,8 +191,8 @@ async def _not_served(request: Request, error: Exception) -> Response:
     """Answer a request that has no route, or whose route has not its method."""
     asked = f"{request.method} {request.url.path}"
     if request.method in READING:
-        return Refusal(404, "NoSuchEndpointException", f"{asked} is not served").answer()
-    return Refusal(
+        return CatalogRefusal(404, "NoSuchEndpointException", f"{asked} is not served").answer()
+    return CatalogRefusal(
         406,
         "UnsupportedOperationException",
         f"{asked}: this catalog is read-only; `ottla lake run` writes its tables",
@@ -200,7 +202,7 @@ async def _not_served(request: Request, error: Exception) -> Response:
 def _named_as_loopback(app: ASGIApp) -> ASGIApp:
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
         if not _is_loopback(Request(scope).headers.get("host", "")):
-            refusal = Refusal(
+            refusal = CatalogRefusal(
                 403, "ForbiddenException", "the request's Host header does not name this machine"
             )
             await refusal.answer()(scope, receive, send)
