@@ -77,6 +77,11 @@ class ShareWork:
         """The tasks whose handlers run."""
         self._settling: set[asyncio.Task[None]] = set()
         """The tasks whose results are on their way."""
+        # One transaction is under way, and the results of the next one are gathered.
+        settling = settings.settling
+        self._most_settling = (
+            2 * settling.max_batch_records if settling.transactional else settings.work.most_at_once
+        )
         self._waiting: set[asyncio.Task[None]] = set()
         """The tasks that wait for their release."""
         self._unanswered = 0
@@ -172,7 +177,10 @@ class ShareWork:
 
     async def _free(self) -> int:
         """Wait until a record may start, and return the number of records that may."""
-        while len(self._running) >= self._settings.work.most_at_once:
+        while (
+            len(self._running) >= self._settings.work.most_at_once
+            or len(self._settling) >= self._most_settling
+        ):
             await self._news.wait()
         if not self._rates:
             return self._settings.work.most_at_once - len(self._running)

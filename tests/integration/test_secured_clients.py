@@ -18,11 +18,13 @@ from ottla import (
     NewTopic,
     NoBrokerReachable,
     Producer,
+    ShareConsumer,
     TlsFailed,
     TopicPartition,
     UserPassword,
 )
 from ottla.cli.main import main
+from ottla.client.admin import GROUP_RESOURCE
 from tests.cluster import PAUSE_S
 
 from .tls_cluster import TlsCluster, tls_cluster
@@ -122,6 +124,35 @@ async def test_logins_are_renewed_on_the_connections_that_stand(mechanism: str, 
                 read += len(records)
         assert leader is not None
         assert leader.lost is None
+
+
+@pytest.mark.parametrize("mechanism", [None, *MECHANISMS])
+async def test_tasks_of_share_groups_through_renewals(mechanism: str | None, cluster: TlsCluster) -> None:
+    secured, topic = options(cluster, mechanism), f"t-{uuid.uuid4().hex}"
+    async with Admin(**secured) as admin:
+        await admin.create_topics([NewTopic(topic, 2)])
+        await admin.alter_configs(GROUP_RESOURCE, topic, {"share.auto.offset.reset": "earliest"})
+    async with (
+        Producer(transactional_id=topic, **secured) as producer,
+        ShareConsumer(topic, group_id=topic, **secured) as queue,
+        asyncio.timeout(60),
+    ):
+        async with producer.transaction():
+            for number in range(10):
+                await producer.send(topic, b"%d" % number, partition=number % 2)
+        tasks = [await queue.getone() for _ in range(10)]
+        if mechanism is not None:  # The session of a login is over, and that of the share group goes on.
+            await asyncio.sleep(1.5 * SESSION_MS / 1000)
+        async with producer.transaction() as transaction:
+            transaction.acknowledge(*tasks[:5])
+        for task in tasks[5:9]:
+            await task.accept()
+        await tasks[9].release()
+        again = await queue.getone()
+        assert (again.value, again.delivery_count) == (tasks[9].value, 2)
+        await again.accept()
+    async with ShareConsumer(topic, group_id=topic, **secured) as queue:
+        assert await queue.getmany(timeout_ms=500) == []
 
 
 async def test_who_is_not_let_in_is_told_why(cluster: TlsCluster) -> None:
