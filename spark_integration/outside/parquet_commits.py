@@ -8,7 +8,8 @@ TABLE/_attempts/QUERY~BATCH~ID/       an unfinished batch: its files, and later 
 TABLE/_attempts/dead~QUERY~BATCH~ID/  the same, while a later run removes it
 
 A commit is atomic: its file is written and synced under another name, and link(2) gives it its own name, which fails if
-another run's commit of the batch exists. So the table needs a file system with POSIX links and renames.
+another run's commit of the batch exists. So `LocalCommits` needs a file system with POSIX links and renames.
+`hadoop_store` has the commits of a table in another store.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ...client.spool.folder import sync_folder
 from .failures import OutsideError, QueryReplaced
@@ -38,10 +39,10 @@ _ATTEMPT: Final = re.compile(rf"(?P<dead>{_DEAD})?(?P<query>[^~]+)~(?P<number>[0
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file with its path relative to the table's folder."""
+    """A data file with its path relative to the table's folder. `rows` is None where Spark's own writer has written."""
 
     path: str
-    rows: int
+    rows: int | None
     bytes: int
 
 
@@ -60,7 +61,11 @@ class Commit:
     @classmethod
     def read(cls, path: Path) -> Commit:
         """Read a commit. Raises FileNotFoundError, and OutsideError if the file is not a commit."""
-        found = read_json(path)
+        return cls.of(read_json(path), path)
+
+    @classmethod
+    def of(cls, found: dict[str, Any], path: object) -> Commit:
+        """Return the commit in the JSON of a file, `path`. Raises OutsideError if it is not a commit."""
         try:
             files = [DataFile(**file) for file in found["files"]]
             return cls(Kept(**found["kept"]), files)
@@ -68,11 +73,66 @@ class Commit:
             raise OutsideError(f"{path} is not a commit: {error!r}") from error
 
 
-class CommitLog:
-    """The commits of one query."""
+class CommitFolder(Protocol):
+    """The folder with the commits of one query, in any store."""
+
+    def names(self) -> list[str]:
+        """Return the names of all files; none if there is no folder."""
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Read a JSON file. Raises FileNotFoundError, and OutsideError for a file of another kind or format."""
+
+    def publish(self, name: str, text: str, written: Path | str) -> bool:
+        """Create the file as a whole, in one step. Returns False if it exists. `written` is a path in the table that
+        may have the text already, or may receive it before that step.
+        """
+
+    def summarize(self, name: str, text: str, written: Path | str) -> None:
+        """Create a summary as a whole. An existing one has the same text."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file, or do nothing if there is no such file."""
+
+
+class LocalCommits:
+    """The commits of a query in a folder of a mounted file system."""
 
     def __init__(self, table: Path, query: str) -> None:
         self._folder = table / COMMITS / query
+
+    def names(self) -> list[str]:
+        """Return the names of all files; none if there is no folder."""
+        return os.listdir(self._folder) if self._folder.is_dir() else []
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Read a JSON file. Raises FileNotFoundError and OutsideError."""
+        return read_json(self._folder / name)
+
+    def publish(self, name: str, text: str, written: Path | str) -> bool:
+        """Link the file `written`, which is synced and has the text. Returns False if the name exists."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(self._folder.parent)
+        try:
+            os.link(written, self._folder / name)
+        except FileExistsError:
+            return False
+        sync_folder(self._folder)
+        return True
+
+    def summarize(self, name: str, text: str, written: Path | str) -> None:
+        """Write a summary durably."""
+        write_durably(self._folder / name, text)
+
+    def remove(self, name: str) -> None:
+        """Delete a file, or do nothing if there is no such file."""
+        (self._folder / name).unlink(missing_ok=True)
+
+
+class CommitLog:
+    """The commits of one query."""
+
+    def __init__(self, folder: CommitFolder) -> None:
+        self._folder = folder
 
     def last(self) -> Commit | None:
         """Return the newest commit; None before the first."""
@@ -82,7 +142,7 @@ class CommitLog:
             if newest is None:
                 return None
             with suppress(FileNotFoundError):  # a summary has replaced it meanwhile
-                return Commit.read(self._commit(newest) if newest in commits else self._summary(newest))
+                return self._read(_commit(newest) if newest in commits else _summary(newest))
 
     def files(self) -> list[DataFile]:
         """Return all data files that commits of the query name, the files that belong to the table."""
@@ -93,51 +153,51 @@ class CommitLog:
     def counts(self, planned: Commit) -> bool:
         """Return whether the commit that an attempt has planned was made."""
         try:
-            made = Commit.read(self._commit(planned.kept.number))
+            made = self._read(_commit(planned.kept.number))
         except FileNotFoundError:
             return bool(planned.files) and planned.files[0] in self.files()
         return made == planned
 
-    def add(self, commit: Commit, written: Path) -> None:
-        """Add the commit to the log, so that its files belong to the table. `written` is its synced file. Raises
-        QueryReplaced if the batch is already committed."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        sync_folder(self._folder.parent)
-        try:
-            os.link(written, self._commit(commit.kept.number))
-        except FileExistsError:
+    def add(self, commit: Commit, written: Path | str) -> None:
+        """Add the commit to the log, so that its files belong to the table. `written`: see `CommitFolder.publish`.
+        Raises QueryReplaced if another run has committed the batch.
+        """
+        published = self._folder.publish(_commit(commit.kept.number), commit.to_json(), written)
+        if not published and not self.counts(commit):  # a store may have lost the answer to the first attempt
             raise QueryReplaced(
                 f"batch {commit.kept.number} was committed by another run meanwhile: two may not run at once"
-            ) from None
-        sync_folder(self._folder)
+            )
 
-    def sum_up(self, commit: Commit) -> None:
+    def sum_up(self, commit: Commit, written: Path | str) -> None:
         """Write a summary once SUMMARY_EVERY commits follow the last; delete the commits that the last one covers."""
         commits, summaries = self._numbers()
         latest = max(summaries, default=-1)
         if sum(number > latest for number in commits) < SUMMARY_EVERY:
             return
-        write_durably(self._summary(commit.kept.number), Commit(commit.kept, self._read_files()).to_json())
+        text = Commit(commit.kept, self._read_files()).to_json()
+        self._folder.summarize(_summary(commit.kept.number), text, written)
         for number in commits:
             if number <= latest:
-                self._commit(number).unlink(missing_ok=True)
+                self._folder.remove(_commit(number))
         for number in summaries:
             if number < latest:
-                self._summary(number).unlink(missing_ok=True)
+                self._folder.remove(_summary(number))
+
+    def _read(self, name: str) -> Commit:
+        return Commit.of(self._folder.read(name), name)
 
     def _read_files(self) -> list[DataFile]:
         commits, summaries = self._numbers()
         latest = max(summaries, default=-1)
-        found = Commit.read(self._summary(latest)).files if summaries else []
+        found = self._read(_summary(latest)).files if summaries else []
         for number in sorted(commits):
             if number > latest:
-                found += Commit.read(self._commit(number)).files
+                found += self._read(_commit(number)).files
         return found
 
     def _numbers(self) -> tuple[set[int], set[int]]:
         commits, summaries = set(), set()
-        names = os.listdir(self._folder) if self._folder.is_dir() else []
-        for name in names:
+        for name in self._folder.names():
             stem = name.removesuffix(".json")
             if stem == name:
                 continue
@@ -147,11 +207,13 @@ class CommitLog:
                 summaries.add(int(stem.removeprefix("upto-")))
         return commits, summaries
 
-    def _commit(self, number: int) -> Path:
-        return self._folder / f"{number:020}.json"
 
-    def _summary(self, number: int) -> Path:
-        return self._folder / f"upto-{number:020}.json"
+def _commit(number: int) -> str:
+    return f"{number:020}.json"
+
+
+def _summary(number: int) -> str:
+    return f"upto-{number:020}.json"
 
 
 def logs(table: Path) -> Iterator[CommitLog]:
@@ -159,7 +221,7 @@ def logs(table: Path) -> Iterator[CommitLog]:
     folder = table / COMMITS
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.is_dir():
-            yield CommitLog(table, path.name)
+            yield CommitLog(LocalCommits(table, path.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +258,13 @@ def attempts(table: Path) -> list[Attempt]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file. Raises FileNotFoundError, and OutsideError for a file of another kind or format."""
+    return parse_json(path.read_bytes(), path)
+
+
+def parse_json(content: bytes, path: object) -> dict[str, Any]:
+    """Return the JSON in a file, `path`. Raises OutsideError for a file of another kind or format."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(content)
     except ValueError as error:
         raise OutsideError(f"{path} is damaged: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
+LAYOUT: Final = "table.json"
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """Folder name that stands for NULL."""
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(0x20))))
@@ -40,8 +41,8 @@ def local_folder(path: str) -> Path:
     if "://" in path or parts.scheme == "file":
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise ValueError(
-                f"{path!r} is not on a local or mounted file system: a table of files needs POSIX links and renames, "
-                "which object stores and HDFS lack"
+                f"{path!r} is not on a local or mounted file system. Spark reads a table in a store: "
+                "read_parquet_table(spark, path)"
             )
         path = parts.path
     if not path:
@@ -78,20 +79,30 @@ class Layout:
     def read(cls, table: Path) -> Layout:
         """Read the layout of a table. Raises OutsideError if there is no table."""
         try:
-            found = read_json(table / COMMITS / "table.json")
+            return cls.of_json(read_json(table / COMMITS / LAYOUT))
         except FileNotFoundError:
             raise OutsideError(f"{table} is no table that parquet_sink has written to") from None
+
+    @classmethod
+    def of_json(cls, found: dict[str, Any]) -> Layout:
+        """Return the layout in the JSON of the file `table.json`."""
         return cls(found["schema"], tuple(found["partition_by"]))
 
     def ensure(self, table: Path) -> None:
         """Create the table, or check that an existing table has this layout. Raises BatchRefused if it differs."""
         folder = table / COMMITS
-        if not (folder / "table.json").exists():
+        if not (folder / LAYOUT).exists():
             folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"format": FORMAT, "schema": self.schema, "partition_by": self.folders})
-            if write_durably(folder / "table.json", text, replace=False):
+            if write_durably(folder / LAYOUT, self.to_json(), replace=False):
                 return
-        there = Layout.read(table)
+        self.check(Layout.read(table))
+
+    def to_json(self) -> str:
+        """Return the content of the table's file `table.json`."""
+        return json.dumps({"format": FORMAT, "schema": self.schema, "partition_by": self.folders})
+
+    def check(self, there: Layout) -> None:
+        """Compare a batch's layout with that of the table. Raises BatchRefused if they differ."""
         if there.folders != self.folders:
             raise BatchRefused(
                 f"the table is partitioned by {list(there.folders)}, and the batch by {list(self.folders)}"
@@ -130,6 +141,11 @@ def folder_of(names: Sequence[str], values: Sequence[str | None]) -> str:
         f"{_escaped(name)}={NO_VALUE if value is None else _escaped(value)}"
         for name, value in zip(names, values, strict=True)
     )
+
+
+def literal_path(path: str) -> str:
+    """Escape a path, since Spark reads paths as glob patterns."""
+    return "".join(f"\\{character}" if character in "\\{}[]*?^" else character for character in path)
 
 
 def column(name: str) -> Column:

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .hadoop_store import is_in_store
 from .parquet_commits import logs
-from .parquet_layout import Layout, column, local_folder
+from .parquet_layout import Layout, column, literal_path, local_folder
+from .stored_parquet import read_stored_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 def parquet_files(path: str) -> list[Path]:
     """Return the files that count now: all batches of each query up to its last commit. Raises OutsideError without a
-    table.
+    table, and ValueError for a table in a store.
     """
     table = local_folder(path)
     Layout.read(table)
@@ -25,17 +27,21 @@ def parquet_files(path: str) -> list[Path]:
 
 def read_parquet_table(spark: SparkSession, path: str) -> DataFrame:
     """Return the current content of the table as a Spark frame. Raises OutsideError if there is no table."""
+    if is_in_store(path):
+        return read_stored_table(spark, path)
     table = local_folder(path)
     schema = Layout.read(table).spark_schema()
     files = [str(file) for file in parquet_files(path)]
     if not files:
         return spark.createDataFrame([], schema)
-    found = spark.read.schema(schema).option("basePath", str(table)).parquet(*map(_escaped, files))
+    found = spark.read.schema(schema).option("basePath", str(table)).parquet(*map(literal_path, files))
     return found.select(*map(column, schema.fieldNames()))  # Spark puts partition columns last
 
 
 def read_arrow_table(path: str) -> pa.Table:
-    """Return the current content of the table, read with pyarrow alone. Raises OutsideError if there is no table."""
+    """Return the current content of the table, read with pyarrow alone. Raises OutsideError if there is no table, and
+    ValueError for a table in a store.
+    """
     import pyarrow as pa
     import pyarrow.dataset as ds
 
@@ -80,8 +86,3 @@ def _arrow_type(kind: Any) -> Any:
         "timestamp": pa.timestamp("us", tz="UTC"),
         "timestamp_ntz": pa.timestamp("us"),
     }[kind]
-
-
-def _escaped(path: str) -> str:
-    """Escape a path, since Spark reads paths as glob patterns."""
-    return "".join(f"\\{character}" if character in "\\{}[]*?^" else character for character in path)

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Final
 
 from ...client.spool.folder import sync_folder
 from .failures import QueryReplaced, placed
+from .hadoop_store import check_place, is_in_store
 from .numbering import Batch, Kept, Numbering
 from .parquet_commits import (
     Commit,
     CommitLog,
     DataFile,
+    LocalCommits,
     attempt_folder,
     attempts,
     write_durably,
 )
 from .parquet_files import TEXT_OF_FOLDER, WriteFiles
 from .parquet_layout import Layout, column, local_folder
+from .stored_parquet import StoredParquetSink
 from .tasks import pass_over, run_tasks
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ class ParquetSink:
         """Write a batch unless it is already committed. Raises OutsideError, and OSError of the file system."""
         with self._numbering.batch(frame, number) as batch, placed(batch, f"table {self._table}"):
             Layout.of(frame.schema, self._folders).ensure(self._table)
-            log = CommitLog(self._table, batch.name)
+            log = CommitLog(LocalCommits(self._table, batch.name))
             last = log.last()
             if self._numbering.is_new(last.kept if last else None, batch):
                 self._bury_attempts(batch, log)
@@ -73,7 +76,7 @@ class ParquetSink:
                 f"another run of the query has taken over, and removed what this one had written ({error.filename}): "
                 "two may not run at once"
             ) from error
-        log.sum_up(commit)
+        log.sum_up(commit, attempt)
 
     def _write_files(self, frame: DataFrame, batch: Batch, attempt: Path) -> list[DataFile]:
         rows = frame
@@ -133,9 +136,10 @@ def parquet_sink(
 
     `read_parquet_table` and `read_arrow_table` read the files that count.
 
-    `path` is a folder on a file system that the driver and all executors have mounted at the same place. Columns of
-    `partition_by` are stored as folder names, as with Hive. `query` names the stored progress; the default is Spark's
-    id of the query. Several queries may write to one table.
+    `path` is a folder on a file system that the driver and all executors have mounted at the same place, or a URI that
+    Spark reaches: `s3a`, `gs`, `abfs`, `abfss`, `hdfs` or `viewfs`. Columns of `partition_by` are stored as folder
+    names, as with Hive. `query` names the stored progress; the default is Spark's id of the query. Several queries may
+    write to one table.
 
     Raises ValueError for invalid arguments; the function raises OutsideError.
     """
@@ -143,4 +147,7 @@ def parquet_sink(
         raise ValueError(f"partition_by takes different columns, as in ['day'], not {partition_by!r}")
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression is one of {', '.join(COMPRESSIONS)}, not {compression!r}")
+    if is_in_store(path):
+        check_place(path)
+        return StoredParquetSink(path.rstrip("/"), tuple(partition_by), Numbering(query), compression)
     return ParquetSink(local_folder(path), tuple(partition_by), Numbering(query), compression)

@@ -8,6 +8,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from ottla.spark_integration.pipelines.session import open_session
+from tests.spark_integration.hadoop_aws import s3a_jars
 from tests.spark_integration.kafka_connector import connector_jars
 
 TASK_ATTEMPTS = 3
@@ -20,7 +21,7 @@ def new_session(warehouse: Path) -> SparkSession:
     properties = {
         "spark.driver.extraJavaOptions": QUICK_TO_START,
         "spark.python.daemon.module": "tests.spark_integration.loaded_daemon",
-        "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.jars": ",".join(map(str, [*connector_jars(), *s3a_jars()])),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(warehouse),

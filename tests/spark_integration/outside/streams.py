@@ -69,7 +69,7 @@ def run_stream(spark: SparkSession, folder: Path, checkpoint: Path, sink: Sink) 
         .start()
     )
     try:
-        assert query.awaitTermination(60), "the stream has not come to its end"
+        assert query.awaitTermination(100), "the stream has not come to its end"
     finally:
         query.stop()
 

@@ -169,7 +169,7 @@ def test_a_run_that_was_replaced_in_mid_batch_writes_nothing(spark: SparkSession
 
 def test_of_two_commits_of_a_batch_one_counts(spark: SparkSession, tmp_path: Path) -> None:
     """Both have all their files in place, and neither has seen the other: the link decides."""
-    log = parquet_commits.CommitLog(tmp_path, "q")
+    log = parquet_commits.CommitLog(parquet_commits.LocalCommits(tmp_path, "q"))
     outcomes: list[str] = []
     begun = threading.Barrier(8)
 
@@ -195,7 +195,7 @@ def test_of_two_commits_of_a_batch_one_counts(spark: SparkSession, tmp_path: Pat
 
 
 def test_many_commits_are_summed_up_and_read_as_before(tmp_path: Path) -> None:
-    log = parquet_commits.CommitLog(tmp_path, "q")
+    log = parquet_commits.CommitLog(parquet_commits.LocalCommits(tmp_path, "q"))
     planned = tmp_path / "planned"
     expected = []
     for number in range(450):
@@ -204,7 +204,7 @@ def test_many_commits_are_summed_up_and_read_as_before(tmp_path: Path) -> None:
         planned.unlink(missing_ok=True)  # the file itself is linked
         planned.write_text(commit.to_json())
         log.add(commit, planned)
-        log.sum_up(commit)
+        log.sum_up(commit, planned)
         expected.append(file)
         if number % 50 == 49:
             assert log.files() == expected
@@ -280,7 +280,12 @@ def test_what_does_not_fit_is_told_and_changes_nothing(spark: SparkSession, tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"path": "s3://bucket/table"}, "not on a local or mounted file system"),
+        (
+            {"path": "s3://bucket/table"},
+            "has the scheme 's3': a table of files is at .* s3a://, gs://, hdfs://",
+        ),
+        ({"path": "s3a://bucket/"}, "'s3a://bucket/' names no folder"),
+        ({"path": "file://host/table"}, "not on a local or mounted file system"),
         ({"path": ""}, "the path of a table is empty"),
         ({"partition_by": "day"}, r"different columns, as in \['day'\], not 'day'"),
         ({"compression": "lzo"}, "one of snappy, zstd, gzip, lz4, none, not 'lzo'"),

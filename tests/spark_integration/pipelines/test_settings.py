@@ -70,7 +70,7 @@ def test_defaults_and_other_spellings() -> None:
         ({"topic.transactionTimeout": "1"}, "topic: .*did you mean 'transactionTimeoutMs'?"),
         ({"parquet.pat": "x"}, "there is no key 'parquet.pat'; did you mean 'path'?"),
         ({"parquet.compression": "zstd"}, "parquet.path is missing"),
-        ({"parquet.path": "s3://b/t"}, "parquet: 's3://b/t' is not on a local or mounted file system"),
+        ({"parquet.path": "s3://b/t"}, "parquet: 's3://b/t' has the scheme 's3'"),
         (
             {"parquet.path": "t", "parquet.compression": "rar"},
             "parquet.compression is one of snappy, .*'rar'",
