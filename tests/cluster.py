@@ -36,7 +36,7 @@ from tests.commands import forked
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 45.0
 WAIT_S = 60.0
-PAUSE_S = 0.005
+PAUSE_S = 0.02
 """Seconds between the repeated calls of a client while a test waits for another event. Without a pause the client and
 its brokers would each take a whole processor."""
 

@@ -21,7 +21,7 @@ from examples.replicated_database.client import Database, Rejected
 from examples.replicated_database.lines import dialled
 from examples.replicated_database.master import Doubtful, Placed
 from ottla import Consumer, ErrorCode, KafkaError
-from tests.cluster import wait_until
+from tests.cluster import PAUSE_S, wait_until
 from tests.examples.database_nodes import DatabaseNode
 
 ACCOUNTS = [f"account-{number}" for number in range(12)]
@@ -188,6 +188,7 @@ class Bank:
             else:
                 self.acknowledged[receipt] = placed
                 self.writes += [Seen(began_s, time.monotonic(), place) for place in placed]
+            await asyncio.sleep(PAUSE_S)
 
     async def _read_on(self, chance: random.Random) -> None:
         while not self._over.is_set():
@@ -195,7 +196,7 @@ class Bank:
             with suppress(Rejected, Doubtful):
                 found = await self.database.read(chance.choice(ACCOUNTS), "SELECT count(*) FROM accounts")
                 self.reads.append(Seen(began_s, time.monotonic(), found.placed))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(PAUSE_S)
 
     async def _look_on(self, chance: random.Random) -> None:
         """Read whole transactions at any node at any time: no money is ever in transit."""

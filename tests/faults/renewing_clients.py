@@ -24,7 +24,7 @@ from tests.integration.secured_cells import Cell
 from tests.integration.secured_clients import librdkafka_options
 from tests.integration.secured_tools import client_config
 
-PAUSE_S = 0.01
+PAUSE_S = 0.03
 SETTLE_S = 90.0
 
 

@@ -18,7 +18,7 @@ from ottla.protocol.cluster.mirror_table import FaultKind
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.testing import LocalCluster
-from tests.cluster import RunningCluster, running_cluster, wait_until
+from tests.cluster import PAUSE_S, RunningCluster, running_cluster, wait_until
 from tests.integration.mirroring import ends_of, fault_of, is_level, records_of, until
 
 pytestmark = pytest.mark.xdist_group("mirrors")
@@ -420,7 +420,7 @@ async def test_kills_on_both_sides_lose_and_change_nothing(
                     async with exact.transaction():
                         for index in range(3):
                             await exact.send("killed", b"exact %d" % next(written), partition=index)
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(PAUSE_S)
 
     async with Admin(bootstrap_servers=target.bootstrap) as operator:
         await operator.create_mirror("killed", source=source.bootstrap, topics="killed")

@@ -62,6 +62,7 @@ def pipeline_file(tmp_path: Path, topics: tuple[str, str]) -> Callable[[Mapping[
             "spark.ui.enabled": "false",
             "spark.driver.defaultJavaOptions": QUICK_TO_START,
             "spark.sql.codegen.wholeStage": "false",
+            "spark.python.daemon.module": "tests.spark_integration.loaded_daemon",
         }
         file = tmp_path / "pipeline.yaml"
         file.write_text("".join(f"{key}: {value!r}\n" for key, value in {**chosen, **keys}.items()))
