@@ -75,12 +75,16 @@ class StoredParquetSink:
         commit = Commit(Kept(batch.spark_query, batch.run, batch.writer, batch.number), files)
         try:
             log.add(commit, f"{attempt}/{_PLANNED}")
-        except (QueryReplaced, FileNotFoundError) as error:
+        except QueryReplaced:
             store.remove(attempt)
-            if isinstance(error, QueryReplaced):
-                raise
+            raise
+        except FileNotFoundError as error:
             raise QueryReplaced(
                 "another run of the query has taken over, and removed the files of this one: two may not run at once"
+            ) from error
+        except OutsideError as error:
+            raise OutsideError(
+                f"{error}: it is not known whether the batch is committed. Its next run finds out"
             ) from error
         log.sum_up(commit, f"{attempt}/{_PLANNED}")
 

@@ -147,7 +147,13 @@ def test_of_many_creations_of_a_file_one_succeeds(spark: SparkSession, table: st
     assert created == [store.read("_commits/q/0.json")["run"]]
 
 
-def test_what_does_not_fit_is_told_and_changes_nothing(spark: SparkSession, table: str) -> None:
+def is_away(*_: object) -> bool:
+    raise OutsideError("the store is away")
+
+
+def test_what_does_not_fit_is_told_and_changes_nothing(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(OutsideError, match="is no table that parquet_sink has written to"):
         read_parquet_table(spark, table)
     with pytest.raises(
@@ -166,6 +172,10 @@ def test_what_does_not_fit_is_told_and_changes_nothing(spark: SparkSession, tabl
             BatchRefused, match="the column 'ottla_attempt' has the name of the table's own folders"
         ):
             sink(frame.withColumnRenamed("paid", "ottla_attempt"), 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(HadoopStore, "create", is_away)
+            with pytest.raises(OutsideError, match="the store is away: it is not known whether the batch is"):
+                sink(frame, 0)
         sink(frame, 0)
         with pytest.raises(BatchRefused, match=r"'amount' is missing in the batch"):
             sink(frame.drop("amount"), 1)
