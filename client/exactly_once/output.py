@@ -66,6 +66,11 @@ class Output:
         """True if the transactional producer can no longer be used, for example since it was fenced."""
         return self.phase is ProducerPhase.DEAD
 
+    @property
+    def is_over(self) -> bool:
+        """True if the producer is dead, and no other may replace it."""
+        return self.dead and (self._replaced or not self._replaceable)
+
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
@@ -133,7 +138,7 @@ class Output:
                 raise
 
     async def _replace(self) -> None:
-        if self._replaced or not self._replaceable:
+        if self.is_over:
             await self.producer.begin_transaction()  # This raises the reason why the producer is dead.
         logger.warning("a transactional producer that is of no more use is replaced")
         await self.producer.stop()

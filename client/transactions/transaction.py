@@ -103,7 +103,7 @@ class Transaction:
 
         `kind` is "accept", "release" or "reject", as the methods of a task. Returns at once. The block of such a task
         acknowledges nothing more, and the consumer does not renew its lock. An abort makes the task available again,
-        also for other members, and its delivery count stays raised.
+        also for other members, and its delivery count stays raised. The call is near to KIP-1289.
 
         Raises LostLock for a task whose lock is lost, and RuntimeError for a task that was acknowledged before. Raises
         VersionUnsupported if the cluster has no such acknowledgements. Then no task of this call is acknowledged. If

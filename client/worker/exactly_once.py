@@ -156,7 +156,7 @@ class InTransactions:
                     break
             except KafkaError as error:
                 await self._output.abort(error)
-                if not self._output.dead and not cured_by_aborting(error):
+                if self._output.is_over or not (self._output.dead or cured_by_aborting(error)):
                     raise
                 logger.warning("%d results are sent again in another transaction: %s", len(batch), error)
                 await asyncio.sleep(max(self._backoff.next_s(), 0.01))

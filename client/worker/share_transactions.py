@@ -120,7 +120,7 @@ class ShareTransactions:
                 await self._transaction(open_tasks)
             except KafkaError as error:
                 await self._output.abort(error)
-                if not (self._output.dead or _passes(error)):
+                if self._output.is_over or not (self._output.dead or _passes(error)):
                     raise
                 again = sum(not ended.task.acknowledged for ended in open_tasks)
                 logger.warning(

@@ -33,6 +33,7 @@ from ottla import (
     SerializationFailed,
     ShareConsumer,
     ShareTask,
+    TransactionFailed,
     UnreadableValue,
     VersionUnsupported,
 )
@@ -473,3 +474,21 @@ async def test_missing_rights_are_named(cluster: LocalCluster, topic: str) -> No
             await queue.getone()
     assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert topic in str(caught.value)
+
+
+async def test_a_transaction_needs_the_right_of_the_consumers_user(cluster: LocalCluster, topic: str) -> None:
+    await fill(cluster, topic, range(1))
+    async with (
+        queue_of(cluster, topic) as queue,
+        Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=topic) as producer,
+    ):
+        (task,) = await take(queue, 1)
+        with pytest.raises(TransactionFailed) as caught:
+            async with producer.transaction() as transaction:
+                await reserve(cluster, AclResourceType.TRANSACTIONAL_ID, topic)
+                transaction.acknowledge(task)
+        assert isinstance(caught.value.__cause__, AuthorizationFailed)
+        assert "WRITE on transactional id" in str(caught.value)
+        (again,) = await take(queue, 1)  # The session goes on, and has released the task.
+        assert again.delivery_count == 2
+        await again.accept()

@@ -29,6 +29,7 @@ from ottla import (
     KafkaError,
     Letter,
     Producer,
+    ProducerFenced,
     Rate,
     Reject,
     Retry,
@@ -426,6 +427,22 @@ async def test_stop_lets_handlers_end_and_a_second_signal_cancels_them(
     await slow.run()
     assert time.monotonic() - begun_s < 10
     assert await committed(cluster, topic) == 8
+
+
+async def test_a_fenced_worker_stops(cluster: LocalCluster, topic: str) -> None:
+    await fill(cluster, topic, 3)
+    options = {"transactional": True, "transactional_id": topic, "idle_timeout_ms": None}
+    worker = worker_of(cluster, topic, **options)
+
+    @worker.handler
+    async def handle(record: WorkerRecord) -> None:
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=topic):
+            await record.send(f"{topic}.dlq", record.value)
+
+    async with asyncio.timeout(30):
+        with pytest.raises(ProducerFenced):
+            await worker.run()
+    assert await committed(cluster, topic) == 0
 
 
 async def test_workers_end_although_the_cluster_is_silent(cluster: LocalCluster, topic: str) -> None:
