@@ -87,8 +87,7 @@ class Acquisition:
                 run_first, run_last, state = next(states)
             if offset < run_first or state.is_finished:
                 continue
-            order.add(offset, key)
-            if isinstance(state, Available) and order.is_blocked(offset):
+            if order.add(offset, key) and isinstance(state, Available):
                 if blocked and blocked[-1][1:] == (offset - 1, state):
                     blocked[-1] = (blocked[-1][0], offset, state)
                 else:

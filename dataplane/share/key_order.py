@@ -7,8 +7,9 @@ Two keys with one hash are kept in order, too.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 
@@ -32,19 +33,22 @@ class KeyOrder:
     The memory is bounded by the number of unfinished records in the window, and by the keys of one read.
     """
 
-    __slots__ = ("_keys", "_queues", "_read", "walked_to")
+    __slots__ = ("_firsts", "_hashes", "_later", "_offsets", "_read", "walked_to")
 
     def __init__(self, start: int) -> None:
         self.walked_to = start
         """First offset that the walk has not reached. No record from it on may be delivered."""
         # Keys that were read, up to the next read. The walk takes those from `walked_to` on.
         self._read = _NOTHING
-        self._keys: dict[int, int] = {}
-        self._queues: dict[int, list[int]] = {}
+        # The unfinished records that have a key, in order, and the hashes of their keys.
+        self._offsets, self._hashes = array("q"), array("q")
+        # First record of each key, and the records behind it if there are any.
+        self._firsts: dict[int, int] = {}
+        self._later: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
         """Return the number of records whose keys are in memory."""
-        return len(self._keys) + len(self._read.offsets)
+        return len(self._offsets) + len(self._read.offsets)
 
     @property
     def read_to(self) -> int:
@@ -69,41 +73,56 @@ class KeyOrder:
         """Walk up to an offset over records that are finished, or are not in the log."""
         self.walk(upto)
 
-    def add(self, offset: int, key: int) -> None:
-        """Add an unfinished record behind all records that were added before."""
-        self._keys[offset] = key
-        self._queues.setdefault(key, []).append(offset)
-
-    def is_blocked(self, offset: int) -> bool:
-        """Return whether an earlier record of the same key is unfinished."""
-        key = self._keys.get(offset)
-        return key is not None and self._queues[key][0] != offset
+    def add(self, offset: int, key: int) -> bool:
+        """Add an unfinished record behind all records that were added before. Returns whether an earlier record of the
+        key blocks it."""
+        self._offsets.append(offset)
+        self._hashes.append(key)
+        if key in self._firsts:
+            self._later.setdefault(key, []).append(offset)
+            return True
+        self._firsts[key] = offset
+        return False
 
     def finish(self, first: int, last: int) -> list[int]:
         """Remove the records between two offsets. Return the records that are the first of their keys now."""
+        begin, end = self._indexes(first, last)
         freed: list[int] = []
-        for offset in list(self._known(first, last)):
-            key = self._keys.pop(offset)
-            queue = self._queues[key]
-            was_first = queue[0] == offset
-            queue.remove(offset)
-            if not queue:
-                del self._queues[key]
-            elif was_first:
-                freed.append(queue[0])
-        return [offset for offset in freed if offset in self._keys]
+        for index in range(begin, end):
+            offset, key = self._offsets[index], self._hashes[index]
+            if self._firsts[key] != offset:
+                self._forget_later(key, offset)
+            elif key in self._later:
+                # One of this range is finished in its turn.
+                following = self._firsts[key] = self._later[key][0]
+                self._forget_later(key, following)
+                freed.append(following)
+            else:
+                del self._firsts[key]
+        del self._offsets[begin:end], self._hashes[begin:end]
+        return [offset for offset in freed if offset > last]
+
+    def _forget_later(self, key: int, offset: int) -> None:
+        later = self._later[key]
+        later.remove(offset)
+        if not later:
+            del self._later[key]
 
     def blocked(self, first: int, last: int) -> list[int]:
-        """Return the blocked records between two offsets."""
-        return [offset for offset in self._known(first, last) if self.is_blocked(offset)]
+        """Return the records between two offsets that earlier records of their keys block."""
+        begin, end = self._indexes(first, last)
+        rows = zip(self._offsets[begin:end], self._hashes[begin:end], strict=True)
+        return [offset for offset, key in rows if self._firsts[key] != offset]
 
-    def _known(self, first: int, last: int) -> Iterable[int]:
-        if last - first < len(self._keys):
-            return (offset for offset in range(first, last + 1) if offset in self._keys)
-        return (offset for offset in self._keys if first <= offset <= last)
+    def _indexes(self, first: int, last: int) -> tuple[int, int]:
+        begin = bisect_left(self._offsets, first)
+        return begin, bisect_right(self._offsets, last, begin)
 
     def check(self) -> None:
-        """Assert that both indexes agree."""
-        found = {offset: key for key, queue in self._queues.items() for offset in queue}
-        assert found == self._keys
-        assert all(queue == sorted(queue) for queue in self._queues.values())
+        """Assert that the indexes agree."""
+        records: dict[int, list[int]] = {}
+        for offset, key in zip(self._offsets, self._hashes, strict=True):
+            records.setdefault(key, []).append(offset)
+        assert list(self._offsets) == sorted(set(self._offsets))
+        assert self._firsts == {key: offsets[0] for key, offsets in records.items()}
+        assert self._later == {key: offsets[1:] for key, offsets in records.items() if offsets[1:]}

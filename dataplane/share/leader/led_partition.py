@@ -41,7 +41,7 @@ SHARE_PARTITION_BYTES = 4_000
 """Approximate memory of a share partition without its window."""
 RUN_BYTES = 200
 """Approximate memory of a range of records with one state."""
-KEY_BYTES = 250
+KEY_BYTES = 150
 """Approximate memory of a record whose key is known."""
 
 _GROWTH_BYTES = 32 * RUN_BYTES
