@@ -1,5 +1,5 @@
 """franz-go, a Go client that uses the newest version of every API: records, groups of both
-protocols, its admin client.
+protocols, share groups, its admin client.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.cluster import running_cluster, wait_until
@@ -19,6 +20,7 @@ from tests.integration.api_versions_seen import within_table
 from tests.integration.conftest import create
 from tests.integration.foreign_builds import franz, needs_go
 from tests.integration.history import SMALL_CLUSTER, make_topic, wait_identical_replicas
+from tests.integration.share_groups import from_the_beginning, unfinished, wait_until_finished
 
 pytestmark = [pytest.mark.cluster, needs_go, pytest.mark.timeout(500)]
 
@@ -57,6 +59,48 @@ def test_members_of_a_group_share_and_nothing_is_read_twice(
     assert sorted(report["first"] + report["second"]) == [0, 1, 2, 3]
     assert (report["read"], report["repeated"], report["lag"]) == (report["sent"], 0, 0)
     assert report["committed"] == {str(partition): report["sent"] // 4 for partition in range(4)}
+
+
+def test_share_groups_copy_all_records_that_are_not_rejected(addresses: str, admin: AdminClient) -> None:
+    count, rejected = 2_000, list(range(50))
+    first, second, third = (f"{create(admin, 3)},{create(admin, 1)}" for _ in range(3))
+    groups = [
+        from_the_beginning(addresses, f"g-{uuid.uuid4().hex[:8]}", share__delivery__count__limit="10")
+        for _ in range(2)
+    ]
+    report = run("stages", addresses, first, ",".join(groups), second, third, str(count))
+    kept = [number for number in range(count) if number not in rejected]
+    for stage, refused in ((report["first"], rejected), (report["second"], [])):
+        assert stage.pop("delivered") > 1, "released records return"
+        assert stage.pop("released") > 0
+        assert stage == {"accepted": kept, "rejected": refused, "repeated": 0, "errors": {}}
+    for group in groups:
+        wait_until_finished(addresses, group)
+
+
+def test_a_closed_member_of_a_share_group_has_sent_its_acknowledgements(
+    addresses: str, one_partition: str
+) -> None:
+    producer = Producer({"bootstrap.servers": addresses})
+    for number in range(50):
+        producer.produce(one_partition, str(number))
+    assert producer.flush(60) == 0
+    group = from_the_beginning(addresses, f"g-{one_partition}")
+    report = run("accepted", addresses, one_partition, group, "50")
+    assert report == {"deliveries": [1] * 50}
+    assert unfinished(addresses, group) == 0
+
+
+def test_start_offsets_of_share_groups_are_set_described_and_deleted(
+    addresses: str, one_partition: str
+) -> None:
+    producer = Producer({"bootstrap.servers": addresses})
+    for number in range(20):
+        producer.produce(one_partition, str(number))
+    assert producer.flush(60) == 0
+    report = run("share-offsets", addresses, one_partition, f"g-{one_partition}")
+    assert report.pop("again").partition(":")[0] == "GROUP_ID_NOT_FOUND"
+    assert report == {"altered": [0, 8, 12], "listed": "Empty", "deleted": []}
 
 
 def test_the_admin_client_finds_its_way(addresses: str) -> None:

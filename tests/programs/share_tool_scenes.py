@@ -1,11 +1,12 @@
 """Calls of Kafka's command-line tools for share groups. In these calls `share` is a group that has taken all records of
-the topic."""
+the topic. The groups `queue` and `other` begin with the first record, and have taken none."""
 
 from __future__ import annotations
 
 from tests.programs.tool_scenes import Step, Tool
 
 _TOOLS = "org.apache.kafka.tools"
+_STRINGS = "org.apache.kafka.common.serialization.StringDeserializer"
 
 SHARE_GROUPS = Tool(
     "kafka-share-groups",
@@ -34,4 +35,69 @@ SHARE_GROUPS = Tool(
         Step("{at} --list", lacks="{share}"),
     ),
 )
-SHARE_TOOLS = (SHARE_GROUPS,)
+
+CONSOLE_SHARE_CONSUMER = Tool(
+    "kafka-console-share-consumer",
+    f"{_TOOLS}.consumer.ConsoleShareConsumer",
+    (
+        Step(
+            "{at} --command-config {config} --topic {topic} --group {queue} --max-messages 20 --timeout-ms 30000 "
+            "--formatter-property print.key=true --formatter-property print.delivery=true",
+            r"Delivery:1\s+key 19\s+value 19",
+        ),
+        Step(
+            "{at} --topic {topic} --group {other} --release --max-messages 20 --timeout-ms 30000 "
+            f"--key-deserializer {_STRINGS} --value-deserializer {_STRINGS} --formatter-config {{formatter}}",
+            "Processed a total of 20 messages",
+        ),
+        Step(
+            "{at} --topic {topic} --group {other} --reject --reject-message-on-error --max-messages 20 "
+            "--timeout-ms 30000 --enable-systest-events --command-property client.id=console "
+            f"--formatter {_TOOLS}.consumer.DefaultMessageFormatter --formatter-property print.delivery=true",
+            r"Delivery:2\s+value 19",
+        ),
+        Step("{at} --topic {topic} --group {other} --timeout-ms 2000", "Processed a total of 0 messages"),
+    ),
+    left_out=("--consumer-property", "--consumer-config", "--property"),
+)
+
+SHARE_CONSUMER_PERF = Tool(
+    "kafka-share-consumer-perf-test",
+    f"{_TOOLS}.ShareConsumerPerformance",
+    (
+        Step(
+            "{at} --command-config {config} --topic {topic} --num-records 20 --group {queue} --timeout 20000 "
+            "--print-metrics --reporting-interval 1000 --show-detailed-stats --fetch-size 1000 "
+            "--socket-buffer-size 100000 --date-format HH:mm --command-property client.id=perf",
+            "consumer-share-fetch-manager-metrics",
+        ),
+        Step(
+            "{at} --topic {topic} --num-records 20 --group {other} --threads 2 --show-consumer-stats --hide-header",
+            r", 20, ",
+        ),
+    ),
+    left_out=("--consumer.config", "--messages"),
+)
+
+VERIFIABLE_SHARE_CONSUMER = Tool(
+    "kafka-verifiable-share-consumer",
+    f"{_TOOLS}.VerifiableShareConsumer",
+    (
+        Step(
+            "{at} --command-config {config} --topic {topic} --group-id {new} --max-messages 20 --verbose "
+            "--offset-reset-strategy earliest",
+            '"name":"record_data".*"value":"value 19"',
+        ),
+        *(
+            Step(
+                f"{{at}} --topic {{topic}} --group-id {{new}}-{mode} --max-messages 20 "
+                f"--acknowledgement-mode {mode} --offset-reset-strategy earliest",
+                '"name":"offsets_acknowledged".*"success":true',
+                lacks='"success":false',
+            )
+            for mode in ("sync", "async")
+        ),
+    ),
+    alone=True,
+)
+SHARE_TOOLS = (SHARE_GROUPS, CONSOLE_SHARE_CONSUMER, SHARE_CONSUMER_PERF, VERIFIABLE_SHARE_CONSUMER)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import ShareConsumer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests import java
 from tests.cluster import RunningCluster
+from tests.integration.share_groups import from_the_beginning
 from tests.programs.share_tool_scenes import SHARE_TOOLS
 from tests.programs.test_kafka_tools import NOT_A_CLUSTER, RECORDS, cluster, found_wrong, names, options
 from tests.programs.tool_scenes import Tool
@@ -22,9 +22,11 @@ TAKEN_S = 60.0
 
 @pytest.fixture
 def groups(cluster: RunningCluster, names: dict[str, str]) -> dict[str, str]:
-    """Return names, with the name of a share group that has taken all records."""
-    found = names | {"share": f"taken-{names['group']}"}
-    _begin_at_first(cluster, found["share"])
+    """Return names, with share groups that begin with the first record. One of them has taken all records."""
+    found = names | {
+        name: from_the_beginning(cluster.bootstrap, f"{name}-of-{names['group']}")
+        for name in ("share", "queue", "other")
+    }
     consumer = ShareConsumer({"bootstrap.servers": cluster.bootstrap, "group.id": found["share"]})
     consumer.subscribe([found["topic"]])
     taken, deadline = 0, time.monotonic() + TAKEN_S
@@ -34,14 +36,6 @@ def groups(cluster: RunningCluster, names: dict[str, str]) -> dict[str, str]:
     consumer.commit_sync()
     consumer.close()
     return found
-
-
-def _begin_at_first(cluster: RunningCluster, group: str) -> None:
-    entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
 
 
 @pytest.mark.parametrize("tool", SHARE_TOOLS, ids=lambda tool: tool.name)

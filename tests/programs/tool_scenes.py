@@ -539,12 +539,6 @@ CONSOLE_CONSUMER = Tool(
 
 NOT_SUPPORTED = (
     Tool(
-        "kafka-console-share-consumer",
-        f"{_TOOLS}.consumer.ConsoleShareConsumer",
-        (Step("{at} --topic {topic} --max-messages 1 --timeout-ms 5000", "total of 0 messages"),),
-        alone=True,
-    ),
-    Tool(
         "kafka-streams-groups",
         f"{_TOOLS}.streams.StreamsGroupCommand",
         (Step("{at} --describe --group {new}", "does not support STREAMS_GROUP_DESCRIBE", status=1),),

@@ -18,12 +18,15 @@ import (
 )
 
 var scenarios = map[string]func(context.Context, arguments){
-	"records": records,
-	"group":   group,
-	"admin":   administer,
-	"load":    load,
-	"outlive": outlive,
-	"secured": secured,
+	"records":       records,
+	"group":         group,
+	"admin":         administer,
+	"load":          load,
+	"outlive":       outlive,
+	"secured":       secured,
+	"stages":        stages,
+	"accepted":      accepted,
+	"share-offsets": shareOffsets,
 }
 
 type arguments struct {
@@ -34,7 +37,7 @@ type arguments struct {
 
 func main() {
 	if len(os.Args) < 4 || scenarios[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: franz records|group|admin|load|outlive|secured <bootstrap> <topic> [argument ...]")
+		fmt.Fprintln(os.Stderr, "usage: franz records|group|admin|load|outlive|secured|stages|accepted|share-offsets <bootstrap> <topic> [argument ...]")
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
