@@ -114,16 +114,20 @@ class ChainReader:
         return bisect_right(self._ends, offset)
 
     def _next_segments(self, offset: int, size: int) -> Iterator[tuple[SegmentName, int]]:
-        """Yield the segments of the next `size` bytes from an offset on, each with its bytes that are not read yet."""
-        first = self._index(offset)
+        """Yield the segments of the next `size` bytes from an offset on, each with its bytes that are not read yet.
+
+        The end of a segment ends them, too, once they are half of `size`: another segment would need its memory for a
+        few bytes.
+        """
+        first, found = self._index(offset), 0
         for segment in self._chain[first : first + SEGMENTS_AT_ONCE]:
             left = self._segments.sizes[segment]
             place = self._place
             if place is not None and (place.offset, place.segment) == (offset, segment):
                 left -= place.position
             yield segment, left
-            size -= left
-            if size <= 0:
+            found += left
+            if 2 * found >= size:
                 return
 
     def _position(self, offset: int, segment: SegmentName, data: bytes) -> int:

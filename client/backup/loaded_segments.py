@@ -20,7 +20,7 @@ from .names import SegmentName
 
 OBJECT_BYTES_MAX: Final = 2 << 30
 """The most bytes of a segment that are read. A segment is larger than 12 MiB only if one batch is."""
-LOADED_BYTES_MAX: Final = 40 << 20
+LOADED_BYTES_MAX: Final = 32 << 20
 """The most bytes of segments that are kept, apart from those that are needed at the same moment."""
 LOADS_AT_ONCE: Final = 4
 IDLE_S: Final = 5.0

@@ -16,7 +16,20 @@ def keep_freed_memory() -> None:
     are free, and the kernel then clears every page again at its next use, which costs more than the copy. Nothing
     changes if the C library has no `mallopt`.
     """
+    _set(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    return_large_blocks()
+
+
+def return_large_blocks() -> None:
+    """Return freed blocks of 4 MiB and more to the kernel at once.
+
+    By default glibc raises this limit with the blocks that are freed, up to 32 MiB, and then keeps such blocks for each
+    thread. Nothing changes if the C library has no `mallopt`.
+    """
+    _set(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
+
+
+def _set(parameter: int, value: int) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
+        mallopt(parameter, value)

@@ -15,6 +15,7 @@ from ....client.backup.reading import read_catalog, read_cut
 from ....client.backup.restore import PreparedRestore, Restore, RestoreProgress, RestoreResult, prepare
 from ....client.failures import BackupUnusable, ConnectionLost
 from ....client.objects.store import ObjectStore
+from ....dataplane.runtime.allocator import return_large_blocks
 from ...arguments.options import key_value_pairs
 from ...arguments.selection import duration_text, pattern, second_text, timestamp_ms
 from ...connection.precedence import connection_of
@@ -35,6 +36,7 @@ def restore(arguments: argparse.Namespace) -> None:
     renames = key_value_pairs(arguments.rename, "--rename")
     as_of = _as_of(arguments.as_of)
     store = opened(arguments.source, "--from")
+    return_large_blocks()
     run_client(_restore(arguments, store, as_of, renames), waits_for=None)
 
 
