@@ -14,6 +14,9 @@ from ..protocol.records.record_columns import ColumnBuffers
 OTTLA: Final = "ottla"
 VALUE: Final = "value"
 ERROR: Final = "error"
+OP: Final = "ottla_op"
+"""The column of upsert mode: UPSERTED, or DELETED for a record without a value."""
+UPSERTED, DELETED = "u", "d"
 EARLIEST_MS: Final = -62_135_596_800_000
 LATEST_MS: Final = 253_402_300_799_999
 """The years 1 to 9999, which every reader of tables can show."""

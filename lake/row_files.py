@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 
@@ -17,7 +18,7 @@ from .iceberg.json_columns import evolve, json_columns, json_rows
 from .iceberg.tables import LakeTable
 from .json_rows.batches import BadRecord, read_batch
 from .json_rows.kinds import settled
-from .record_columns import ERROR, OTTLA, VALUE
+from .record_columns import DELETED, ERROR, OTTLA, UPSERTED, VALUE
 
 logger = logging.getLogger(__name__)
 
@@ -70,12 +71,16 @@ class JsonFiles:
         letters: Callable[[], LakeTable],
         bad_records: str,
         left_out: Collection[Offset] = frozenset(),
+        *,
+        needs_keys: bool = False,
     ) -> None:
-        """`letters`: the table of dead letters, which a call creates. `left_out`: records that it has already."""
+        """`letters`: the table of dead letters, which a call creates. `left_out`: records that it has already.
+        `needs_keys`: a record without a key does not fit."""
         self._table = table
         self._letters = letters
         self._bad_records = bad_records
         self._left_out = left_out
+        self._needs_keys = needs_keys
         self._columns = json_columns(table.table.schema(), table.name)
         self._files = DataFiles(table.table)
         self._earlier: list[DataFiles] = []
@@ -84,15 +89,22 @@ class JsonFiles:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add records: those that fit as rows, with wider columns if they need them."""
-        records = batch.column(OTTLA)
-        found = read_batch(self._columns, batch.column(VALUE).to_pylist(), self._is_left_out(records))
+        records, values = batch.column(OTTLA), batch.column(VALUE)
+        is_left_out = self._is_left_out(records)
+        keyless = self._keyless(records, is_left_out)
+        found = read_batch(
+            self._columns, values.to_pylist(), lambda number: is_left_out(number) or number in keyless
+        )
         if found.columns is not self._columns:
             self._widen(lambda: self._table.change_schema(lambda table: evolve(table, found.columns)))
         if found.rows:
-            kept = records.take(pa.array(found.numbers, pa.int64()))
-            self._files.add(json_rows(schema_to_pyarrow(self._table.table.schema()), kept, found.rows))
-        if found.bad:
-            self._set_aside(batch, found.bad)
+            kept = pa.array(found.numbers, pa.int64())
+            operations = pc.if_else(pc.is_null(values.take(kept)), DELETED, UPSERTED)
+            schema = schema_to_pyarrow(self._table.table.schema())
+            self._files.add(json_rows(schema, records.take(kept), found.rows, operations))
+        bad = sorted([*found.bad, *(BadRecord(number, "the record has no key") for number in keyless)])
+        if bad:
+            self._set_aside(batch, bad)
 
     def finish(self) -> tuple[list[DataFile], list[DataFile]]:
         """Return the files of rows, and those of dead letters."""
@@ -112,6 +124,12 @@ class JsonFiles:
         change()
         self._columns = settled(json_columns(self._table.table.schema(), self._table.name))
         self._files = DataFiles(self._table.table, self._files.smaller_by)
+
+    def _keyless(self, records: pa.StructArray, is_left_out: Callable[[int], bool]) -> frozenset[int]:
+        if not self._needs_keys:
+            return frozenset()
+        missing = pc.indices_nonzero(pc.is_null(records.field("key"))).to_pylist()
+        return frozenset(number for number in missing if not is_left_out(number))
 
     def _is_left_out(self, records: pa.StructArray) -> Callable[[int], bool]:
         if not self._left_out:

@@ -13,10 +13,10 @@ from pyiceberg.manifest import DataFile
 
 from ..client.records import TopicPartition
 from ..client.transactions.cut_search import ReadPlace
-from ..protocol.settings.config_lake import JSON
+from ..protocol.settings.config_lake import RAW, UPSERT
 from .failures import TableRefused
 from .iceberg.letters import letter_offsets
-from .iceberg.schemas import JSON_TABLE, LETTERS_TABLE, RAW_TABLE, check_schema, partition_spec
+from .iceberg.schemas import LETTERS_TABLE, TABLES, check_schema, partition_spec
 from .iceberg.tables import Epoch, LakeTable
 from .metrics import TableProgress
 from .position import PartitionReach, TablePosition, check_same_topic, cut_position
@@ -167,20 +167,26 @@ class TopicTable:
         self.position = self.position.begun_at(beginnings)
 
     def _new_files(self, left_out: frozenset[Offset]) -> RowFiles:
-        if self.settings.mode == JSON:
-            return JsonFiles(self.table, self._letter_table, self.settings.bad_records, left_out)
-        return RawFiles(self.table)
+        if self.settings.mode == RAW:
+            return RawFiles(self.table)
+        return JsonFiles(
+            self.table,
+            self._letter_table,
+            self.settings.bad_records,
+            left_out,
+            needs_keys=self.settings.mode == UPSERT,
+        )
 
     def _open(self) -> TablePosition | None:
         """Load the tables, and set the position. Returns the position of the dead letters if they are ahead: a former
         worker has committed them, and not the rows of the same round."""
         name, mode = self.settings.table, self.settings.mode
-        wanted = JSON_TABLE if mode == JSON else RAW_TABLE
+        wanted = TABLES[mode]
         self._table = LakeTable(self._catalog, name, self._epoch)
         self._table.open(wanted, partition_spec(self.settings.partition_by))
-        check_schema(self._table.table.schema(), wanted, name, exactly=mode != JSON)
+        check_schema(self._table.table.schema(), wanted, name, exactly=mode == RAW)
         self.position = self._checked(self._table.position, name)
-        if mode != JSON or not self._catalog.table_exists(self.settings.letters):
+        if mode == RAW or not self._catalog.table_exists(self.settings.letters):
             return None
         letters = self._letter_table().position
         if letters is None or (letters.topic_id, letters.cluster) != (

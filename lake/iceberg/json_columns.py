@@ -24,7 +24,8 @@ from pyiceberg.types import (
 from ..failures import TableRefused
 from ..json_rows.evolution import Added, CannotEvolve, changes
 from ..json_rows.kinds import JsonField, Kind, Listing, Plain, Struct
-from ..record_columns import OTTLA
+from ..json_rows.parsing import OWN_COLUMNS
+from ..record_columns import OP, OTTLA
 
 _PLAIN: Final[dict[Plain, Any]] = {
     Plain.BOOLEAN: BooleanType(),
@@ -40,8 +41,9 @@ _NO_ID: Final = -1
 
 
 def json_columns(schema: Schema, table: str) -> Struct:
-    """Return the columns of a table but for `ottla`. Raises TableRefused for a column that JSON cannot fill."""
-    return Struct(_fields((field for field in schema.fields if field.name != OTTLA), table))
+    """Return the columns of a table without the record's own. Raises TableRefused for a column that JSON cannot
+    fill."""
+    return Struct(_fields((field for field in schema.fields if field.name not in OWN_COLUMNS), table))
 
 
 def evolve(table: Table, wanted: Struct) -> None:
@@ -60,10 +62,13 @@ def evolve(table: Table, wanted: Struct) -> None:
                 update.update_column(change.path, _PLAIN[change.kind])
 
 
-def json_rows(schema: pa.Schema, records: pa.Array, rows: list[dict[str, Any]]) -> pa.Table:
-    """Return rows in the table's columns. `records` is the column `ottla` of the rows."""
-    fields = [field for field in schema if field.name != OTTLA]
-    columns = {OTTLA: records}
+def json_rows(
+    schema: pa.Schema, records: pa.Array, rows: list[dict[str, Any]], operations: pa.Array
+) -> pa.Table:
+    """Return rows in the table's columns. `records` is the column `ottla` of the rows, and `operations` the column
+    `ottla_op`, which only tables of upsert mode have."""
+    fields = [field for field in schema if field.name not in OWN_COLUMNS]
+    columns = {OTTLA: records, OP: operations}
     if fields:
         whole = pa.array(rows, pa.struct(fields))
         columns |= {field.name: whole.field(number) for number, field in enumerate(fields)}

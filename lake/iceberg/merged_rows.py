@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _get_column_projection_values, _to_requested_schema, pyarrow_to_schema
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import Table
+from pyiceberg.types import ListType, MapType, StructType
 
 from ..record_columns import OTTLA, RAW_SCHEMA
 from .schemas import RECORD, shape
@@ -32,13 +34,15 @@ Key = tuple[int, int]
 
 
 class FileRows:
-    """The rows of one Parquet file, in the table's columns. A context manager, which opens the file."""
+    """The rows of one Parquet file, in the table's columns or some of them. A context manager, which opens the file."""
 
-    def __init__(self, table: Table, file: DataFile) -> None:
+    def __init__(self, table: Table, file: DataFile, columns: Sequence[str] = ()) -> None:
+        """`columns`: the columns to read, by their full names; without any, all."""
         self.file = file
         self.row_group_bytes = 0
         """The bytes of the largest row group before compression, once the file is open."""
         self._table = table
+        self._schema = table.schema().select(*columns) if columns else table.schema()
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -60,7 +64,6 @@ class FileRows:
     def __iter__(self) -> Iterator[pa.Table]:
         """Yield the rows in the order of the file. Files of former schemas get today's columns."""
         metadata = self._table.metadata
-        schema = metadata.schema()
         physical = pyarrow_to_schema(
             self._parquet.schema_arrow,
             metadata.name_mapping(),
@@ -68,13 +71,18 @@ class FileRows:
             format_version=metadata.format_version,
         )
         missing = _get_column_projection_values(
-            self.file, schema, schema, metadata.specs().get(self.file.spec_id), physical.field_ids
+            self.file,
+            self._schema,
+            metadata.schema(),
+            metadata.specs().get(self.file.spec_id),
+            physical.field_ids,
         )
-        for batch in self._parquet.iter_batches(batch_size=self._rows_at_once()):
+        names = [field.name for field in prune_columns(physical, _leaves(self._schema), False).fields]
+        for batch in self._parquet.iter_batches(batch_size=self._rows_at_once(), columns=names):
             yield pa.Table.from_batches(
                 [
                     _to_requested_schema(
-                        schema,
+                        self._schema,
                         physical,
                         batch,
                         downcast_ns_timestamp_to_us=True,
@@ -91,6 +99,12 @@ class FileRows:
     def _group_bytes(self) -> list[int]:
         found = self._parquet.metadata
         return [found.row_group(number).total_byte_size for number in range(found.num_row_groups)]
+
+
+def _leaves(schema: Schema) -> set[int]:
+    """Return the ids of the fields that have no parts."""
+    kinds = (StructType, ListType, MapType)
+    return {number for number in schema.field_ids if not isinstance(schema.find_type(number), kinds)}
 
 
 def readable_together(table: Table, files: Iterable[DataFile]) -> Iterator[list[FileRows]]:
@@ -175,20 +189,20 @@ class _Head:
     def _set(self, rows: pa.Table) -> None:
         self._rows = rows
         self._count = rows.num_rows
-        self._partitions, self._offsets = _keys(rows)
+        self._partitions, self._offsets = keys_of(rows)
 
     def _key(self, row: int) -> Key:
         return self._partitions[row].as_py(), self._offsets[row].as_py()
 
 
-def _keys(rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+def keys_of(rows: pa.Table) -> tuple[pa.Array, pa.Array]:
     """Return partition and offset of each row. A row without them has -1."""
     records = rows.column(OTTLA).combine_chunks()
     return tuple(pc.fill_null(pc.struct_field(records, name), -1) for name in ("partition", "offset"))
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
-    partitions, offsets = _keys(rows)
+    partitions, offsets = keys_of(rows)
     here, there = (0, rows.num_rows - 1), (1, rows.num_rows - 1)
     if rows.num_rows < 2:
         return rows

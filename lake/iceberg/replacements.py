@@ -30,10 +30,11 @@ REPLACEMENT: Final = "ottla.replacement"
 
 
 class Replacement(NamedTuple):
-    """Files, and the new files that have the same rows."""
+    """Files, and the new files that have the same rows, or fewer."""
 
     old: Sequence[DataFile]
     new: Sequence[DataFile]
+    keeps_rows: bool = True
 
 
 def replace_files(catalog: Catalog, name: str, wanted: Sequence[Replacement]) -> list[Replacement]:
@@ -94,7 +95,8 @@ def _still_right(table: Table, wanted: Sequence[Replacement]) -> list[Replacemen
 
 def _commit(table: Table, replacements: Sequence[Replacement], mark: str) -> None:
     transaction = table.transaction()
-    with _ReplaceFiles(
+    keeps_rows = all(replacement.keeps_rows for replacement in replacements)
+    with (_ReplaceFiles if keeps_rows else _OverwriteFiles)(
         Operation.OVERWRITE, transaction, table.io, snapshot_properties={REPLACEMENT: mark}
     ) as producer:
         producer.delete_by_predicate(AlwaysTrue())  # Look for the files in all manifests.

@@ -26,8 +26,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from ...protocol.settings.config_lake import JSON, RAW, UPSERT
 from ..failures import TableRefused
-from ..record_columns import ERROR, OTTLA, VALUE
+from ..record_columns import ERROR, OP, OTTLA, VALUE
 
 _HEADER: Final = StructType(
     NestedField(8, "name", StringType(), required=False),
@@ -46,6 +47,12 @@ _OTTLA: Final = NestedField(
 RAW_TABLE: Final = Schema(_OTTLA, NestedField(10, VALUE, BinaryType(), required=False))
 JSON_TABLE: Final = Schema(_OTTLA)
 """Columns of fields follow when the first records come."""
+UPSERT_TABLE: Final = Schema(
+    _OTTLA,
+    NestedField(
+        10, OP, StringType(), required=False, doc="u, or d for a record without a value: its key is deleted."
+    ),
+)
 LETTERS_TABLE: Final = Schema(
     _OTTLA,
     NestedField(10, VALUE, BinaryType(), required=False),
@@ -58,6 +65,8 @@ _TRANSFORMS: Final[dict[str, Transform[object, object]]] = {
     "day": DayTransform(),
     "hour": HourTransform(),
 }
+TABLES: Final = {RAW: RAW_TABLE, JSON: JSON_TABLE, UPSERT: UPSERT_TABLE}
+"""The first columns of a table by the setting `ottla.lake.mode`."""
 
 
 def partition_spec(fields: Sequence[str]) -> PartitionSpec:

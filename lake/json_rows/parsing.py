@@ -9,9 +9,8 @@ from typing import Any, Final, NoReturn
 
 from .kinds import Misfit
 
-OWN_COLUMN: Final = "ottla"
-ESCAPED: Final = "ottla_"
-"""The column of a field called `ottla`, since that is the name of the record's own column."""
+OWN_COLUMNS: Final = ("ottla", "ottla_op")
+"""The record's own columns. A field of this name becomes a column with `_` at the end."""
 
 
 def parse_row(value: bytes | None) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def parse_row(value: bytes | None) -> dict[str, Any]:
         raise Misfit("the value is nested too deep") from None
     if not isinstance(row, dict):
         raise Misfit("the value is not an object of JSON")
-    if any(name.casefold() == OWN_COLUMN for name in row):
+    if any(name.casefold() in OWN_COLUMNS for name in row):
         return _escaped(row)
     return row
 
@@ -49,9 +48,12 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _escaped(row: dict[str, Any]) -> dict[str, Any]:
-    renamed = {(ESCAPED if name.casefold() == OWN_COLUMN else name): value for name, value in row.items()}
-    if len(renamed) < len(row):
-        raise Misfit(f"the record has fields {OWN_COLUMN!r} and {ESCAPED!r}, which are the same column")
+    renamed: dict[str, Any] = {}
+    for name, value in row.items():
+        column = f"{name.casefold()}_" if name.casefold() in OWN_COLUMNS else name
+        if column in renamed or (column != name and column in row):
+            raise Misfit(f"the record has fields {name!r} and {column!r}, which are the same column")
+        renamed[column] = value
     return renamed
 
 

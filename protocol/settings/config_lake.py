@@ -10,6 +10,7 @@ from .config_key import INT_MAX, ConfigError, ConfigKey, ConfigType, Scope
 
 RAW: Final = "raw"
 JSON: Final = "json"
+UPSERT: Final = "upsert"
 DEAD_LETTER: Final = "dead-letter"
 FAIL: Final = "fail"
 SKIP: Final = "skip"
@@ -21,9 +22,11 @@ _FIELD: Final = re.compile(r"partition|(year|month|day|hour)\(timestamp\)", re.A
 
 def _check_mode(text: str) -> None:
     if text == "registry":
-        raise ConfigError("rows by the schemas of a registry are not there yet; there are raw and json")
-    if text not in (RAW, JSON):
-        raise ConfigError(f"{text[:100]!r} is not allowed: it must be raw or json")
+        raise ConfigError(
+            "rows by the schemas of a registry are not there yet; there are raw, json and upsert"
+        )
+    if text not in (RAW, JSON, UPSERT):
+        raise ConfigError(f"{text[:100]!r} is not allowed: it must be raw, json or upsert")
 
 
 def _check_table(text: str) -> None:
@@ -58,7 +61,8 @@ LAKE_TABLE: Final = (
     ConfigKey("ottla.lake.enable", ConfigType.BOOLEAN, "false", "Whether `ottla lake run` writes the topic as a table.",
               Scope.TOPIC),
     ConfigKey("ottla.lake.mode", ConfigType.STRING, RAW,
-              "Columns of the table. raw: the record's value as it is. json: a column for each field of its JSON.",
+              "Columns of the table. raw: the record's value as it is. json: a column for each field of its JSON. "
+              "upsert: the same, and ottla_op, for a view of the newest row of each key.",
               Scope.TOPIC, check=_check_mode),
     ConfigKey("ottla.lake.table", ConfigType.STRING, "",
               "NAMESPACE.NAME of the table; empty: lake, and the topic's name with _ for other characters.",

@@ -146,7 +146,9 @@ def test_a_paused_topic_is_not_written_until_it_is_resumed(cluster: RunningClust
 def test_settings_that_cannot_be_used_are_refused_by_the_cluster(cluster: RunningCluster) -> None:
     asyncio.run(create(cluster, "refused", 1))
     done = ottla(cluster, "config", "set", "topic", "refused", "ottla.lake.mode=registry", code=1)
-    assert "rows by the schemas of a registry are not there yet; there are raw and json" in done.stderr
+    assert (
+        "rows by the schemas of a registry are not there yet; there are raw, json and upsert" in done.stderr
+    )
 
 
 def test_without_the_extra_the_command_says_how_to_install_it(

@@ -48,7 +48,7 @@ def test_two_topics_never_share_a_table(first: str, second: str) -> None:
     ("name", "value", "reason"),
     [
         ("mode", "registry", "registry are not there yet"),
-        ("mode", "avro", "raw or json"),
+        ("mode", "avro", "raw, json or upsert"),
         ("table", "orders", "NAMESPACE.NAME"),
         ("table", "a.b'; drop", "NAMESPACE.NAME"),
         ("partition_by", "bucket(16, key)", "there are partition"),

@@ -31,9 +31,16 @@ def compact_tables(arguments: argparse.Namespace) -> None:
         return
     heading = "WOULD-REPLACE" if arguments.dry_run else "REPLACED"
     print_table(
-        ("TABLE", heading, "BYTES", "BY", "SKIPPED"),
+        ("TABLE", heading, "BYTES", "BY", "ROWS-DROPPED", "SKIPPED"),
         [
-            (table.table, table.replaced, bytes_text(table.replaced_bytes), table.by, table.skipped)
+            (
+                table.table,
+                table.replaced,
+                bytes_text(table.replaced_bytes),
+                table.by,
+                table.dropped,
+                table.skipped,
+            )
             for table in found
         ],
         empty=none_of("tables"),
