@@ -33,6 +33,7 @@ from ottla.dataplane.mirroring.offsets_at_cut import OffsetsAtCut
 from ottla.protocol.cluster.mirror_offsets import OffsetsOfGroup
 from ottla.protocol.records.record import decode_records
 from ottla.protocol.records.record_batch import walk_batches
+from tests.cluster import PAUSE_S
 
 PARTITIONS = 4
 WRITERS = 3
@@ -74,6 +75,7 @@ async def _write(bootstrap: str, topic: str, writer: int, stop: asyncio.Event, c
             else:
                 await producer.commit_transaction()
                 done += 1
+            await asyncio.sleep(PAUSE_S)
 
 
 async def back_up(bootstrap: str, topic: str, folder: Path, cuts: int) -> None:
