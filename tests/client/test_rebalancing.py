@@ -24,7 +24,7 @@ from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 from tests import java
 from tests.client.listeners import KeptEvents
-from tests.cluster import RunningCluster, running_cluster
+from tests.cluster import PAUSE_S, RunningCluster, running_cluster
 from tests.integration.history import SMALL_CLUSTER
 from tests.integration.stock_clients import Process
 
@@ -83,6 +83,7 @@ async def test_cooperative_members_read_on_what_they_keep(cluster: RunningCluste
             while not stop.is_set():
                 for partition in range(4):
                     await producer.send_and_wait("kept", b"x", partition=partition)
+                await asyncio.sleep(PAUSE_S)
 
     async def poll() -> None:
         for records in (await first.getmany(timeout_ms=50)).values():

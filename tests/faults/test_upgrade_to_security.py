@@ -37,7 +37,7 @@ from tests.raw_peer import Peer
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 TOPIC, PARTITIONS = "upgraded", 4
-PER_SECOND = 200
+PER_SECOND = 100
 ADMIN, ADMIN_PASSWORD = "admin", "the admin's secret"
 APP, APP_PASSWORD = "app", "the app's secret"
 FEATURE = "ottla.security.version"

@@ -41,7 +41,7 @@ from ottla.dataplane.mirroring.offsets_at_cut import OffsetsAtCut
 from ottla.protocol.cluster.mirror_offsets import OffsetsOfGroup
 from ottla.protocol.records.record import decode_records
 from ottla.protocol.records.record_batch import walk_batches
-from tests.cluster import running_cluster
+from tests.cluster import PAUSE_S, running_cluster
 from tests.integration.mirroring import records_of
 
 TOPIC = "transfers"
@@ -86,6 +86,7 @@ async def _write(bootstrap: str, topic: str, writer: int, stop: asyncio.Event, c
             else:
                 await producer.commit_transaction()
                 done += 1
+            await asyncio.sleep(PAUSE_S)
 
 
 async def back_up(bootstrap: str, topic: str, folder: Path, cuts: int, chance: random.Random) -> None:

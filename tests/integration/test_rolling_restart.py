@@ -21,7 +21,7 @@ from tests.integration.history import (
 
 pytestmark = pytest.mark.cluster
 
-PER_SECOND = 500
+PER_SECOND = 200
 """Records per second; a low rate, since the load lasts as long as the restarts. A higher rate would slow a busy machine
 further, which lets in still more records."""
 

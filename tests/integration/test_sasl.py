@@ -22,6 +22,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
 from ottla.testing import LocalCluster
+from tests.cluster import PAUSE_S
 
 pytestmark = pytest.mark.cluster
 
@@ -104,6 +105,7 @@ def test_librdkafka_in_transactions_through_renewals(
         producer.produce(topic, str(sent).encode(), partition=0)
         producer.commit_transaction(30)
         sent += 1
+        time.sleep(PAUSE_S)
     consumer = confluent_kafka.Consumer({**options, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     read: list[bytes] = []

@@ -31,7 +31,7 @@ from tests.integration.history import SMALL_CLUSTER, Load, make_topic, read_all,
 
 pytestmark = pytest.mark.cluster
 
-PER_SECOND = 300
+PER_SECOND = 100
 
 
 def test_secrets_are_replaced_without_a_stop(tmp_path: Path) -> None:

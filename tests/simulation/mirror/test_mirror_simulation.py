@@ -16,7 +16,7 @@ import pytest
 from tests.simulation.mirror.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[3]
-SEEDS = "0-5,10,20,22,23,31,79"
+SEEDS = "0,13,17,25,31,79"
 """Seeds that cover all branches, most of them twice. In seed 79 a failback is done, and its answer is lost."""
 FURTHER = tuple(f"{first}-{first + 12}" for first in range(0, 96, 12))
 """Further seeds, played one after the other while a branch is missing, e.g. after the product's behaviour changed."""

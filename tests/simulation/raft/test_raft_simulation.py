@@ -8,7 +8,7 @@ from tests.simulation.raft.mutants import FAULTS, MUTANTS
 from tests.simulation.raft.scenario import run_seed
 from tests.simulation.raft.world import InvariantBroken
 
-SEEDS = 60
+SEEDS = 30
 MUTANT_SEEDS = 60
 
 
