@@ -96,10 +96,11 @@ class Transaction:
         """Acknowledge tasks of share groups with the commit: the tasks end together with the records of the
         transaction, or not at all.
 
-            async for task in queue:
-                async with task, producer.transaction() as transaction:
-                    await producer.send("receipts", task.value)
-                    transaction.acknowledge(task)
+            async with ShareConsumer("tasks", group_id="mailers") as queue:
+                async for task in queue:
+                    async with task, producer.transaction() as transaction:
+                        await producer.send("results", task.value)
+                        transaction.acknowledge(task)
 
         `kind` is "accept", "release" or "reject", as the methods of a task. Returns at once. The block of such a task
         acknowledges nothing more, and the consumer does not renew its lock. An abort makes the task available again,
