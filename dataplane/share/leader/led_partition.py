@@ -264,7 +264,9 @@ class LedPartition:
         """
         share = self._served()
         share.limits = self._services.settings(self.key.group_id).limits
-        self._check_order(share)
+        if share.is_ordered != share.limits.is_ordered:
+            self._begin_anew()
+            return None
         self._reads.check()
         if not self._claim.resize(self._retained_bytes(share) + _GROWTH_BYTES):
             return None
@@ -286,10 +288,11 @@ class LedPartition:
             self._count(taken)
         return taken
 
-    def _check_order(self, share: SharePartition) -> None:
-        """Begin anew from the durable state if the group's order of keys was switched on or off. Raises KafkaError
-        NOT_LEADER_OR_FOLLOWER then, so that members ask again."""
-        if share.is_ordered != share.limits.is_ordered and self._writes.is_empty:
+    def _begin_anew(self) -> None:
+        """Begin anew from the durable state, since the group's order of keys was switched on or off. Until the changes
+        on their way are durable, nothing happens. Raises KafkaError NOT_LEADER_OR_FOLLOWER, so that members ask
+        again."""
+        if self._writes.is_empty:
             failure = KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{self!r} begins anew, since ottla.share.ordering has changed",

@@ -3,6 +3,7 @@ flight."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -116,6 +117,21 @@ async def test_the_order_is_switched_while_the_group_works(broker: ShareBroker) 
     broker.set(ottla__share__ordering="none")
     assert row(await member.fetch(max_wait_ms=20_000)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert await taken(member) == [1, 2, 3]
+
+
+async def test_the_order_waits_for_changes_on_their_way(broker: ShareBroker) -> None:
+    write(broker, b"a", b"a")
+    member, other = Member(broker), Member(broker, "other")
+    assert await taken(member, max_records=1, share_acquire_mode=1) == [0]
+    broker.persister.hold()
+    accepting = asyncio.ensure_future(member.acknowledge((0, 0, [ACCEPT])))
+    await until(lambda: broker.persister.held, "a write on its way")
+    broker.set(ottla__share__ordering="key")
+    assert acquired(await other.fetch()) == []
+    broker.persister.go_on()
+    assert outcome(await accepting).error_code == 0
+    assert row(await other.fetch(max_wait_ms=20_000)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await taken(other) == [1]
 
 
 async def test_aborted_records_block_no_key(ordered: ShareBroker) -> None:
