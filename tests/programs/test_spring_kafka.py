@@ -1,4 +1,6 @@
-"""spring-kafka: retry topics, dead letters, and a listener in transactions, through kills of instances and a broker."""
+"""spring-kafka: retry topics, dead letters, a listener in transactions, and listeners in share groups, through kills of
+instances and a broker.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.cluster import RunningCluster
+from tests.integration.share_groups import from_the_beginning, wait_until_finished
 from tests.programs.jvm import Jars, needs_jdk
 from tests.programs.kills import kill_and_start
 from tests.programs.process import Program
@@ -88,3 +91,43 @@ def check_retry_topics(admin: AdminClient) -> None:
     for name in RETRIES:
         replicas = [len(partition.replicas) for partition in topics[name].partitions.values()]
         assert replicas == [3] * PARTITIONS, name
+
+
+def tasks_and_letters() -> Iterator[Sent]:
+    for number in itertools.count():
+        yield Sent(("tasks", "letters")[number % 2], f"key{number % 7}", f"value {number // 2}")
+
+
+def test_tasks_of_share_groups_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
+    """Each task is done, or rejected. Some are repeated after a kill, and have a higher count then."""
+    create_topics(cluster, "tasks", "letters", "done", "read", partitions=PARTITIONS)
+    done, read = (Output(cluster.bootstrap, topic, PARTITIONS) for topic in ("done", "read"))
+    for group in ("mailers", "readers"):
+        from_the_beginning(cluster.bootstrap, group, share__delivery__count__limit="10")
+    argv = [*SPRING.command("SpringQueueProgram.java"), cluster.bootstrap]
+    with ExitStack() as running:
+        both = [
+            running.enter_context(Program(argv, tmp_path / f"{name}.log")) for name in ("queue-1", "queue-2")
+        ]
+        for program in both:
+            program.wait_until_said("STARTED", WAIT_S)
+        with Input(cluster.bootstrap, tasks_and_letters(), per_second=60) as given:
+            done.wait_for(50, WAIT_S)
+            for turn in range(2):
+                kill_and_start(cluster, both[turn], turn, done, 50, WAIT_S)
+        for output, topic in ((done, "tasks"), (read, "letters")):
+            wait_for_copies(output, {str(message.value) for message in given.sent if message.topic == topic})
+        assert all(not value.endswith("5 at 1") for value in values(done))
+        for group in ("mailers", "readers"):
+            wait_until_finished(cluster.bootstrap, group)
+
+
+def wait_for_copies(output: Output, sent: set[str]) -> None:
+    """Return once the output has each value that does not always fail, and no other."""
+    expected = {value for value in sent if not fails(value)}
+
+    def copied() -> set[str]:
+        return {value.partition(" at ")[0] for value in values(output)}
+
+    output.wait_until(lambda: copied() >= expected, f"{len(expected)} values", WAIT_S)
+    assert copied() == expected

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
 from ottla.dataplane.share.acquisition import Acquisition
 from ottla.dataplane.share.leader import share_partitions
-from ottla.dataplane.share.leader.led_partition import LedPartition
+from ottla.dataplane.share.leader.acknowledging import AcknowledgeRound
+from ottla.dataplane.share.leader.led_partition import Appetite, LedPartition, Taken
+from ottla.dataplane.share.leader.share_sessions import ShareSessions
 from ottla.dataplane.share.leader.write_queue import PendingChange, Written
 from ottla.dataplane.share.limits import ShareLimits
 from ottla.dataplane.share.partition import SharePartition
+from ottla.dataplane.share.sessions import SessionKey, ShareSession
 from ottla.dataplane.share.state.shard import StateShard
 from ottla.dataplane.share.state.stored_state import ShareState, StoredShareState
 from ottla.dataplane.share.states import Acquired, Available, State
@@ -197,12 +200,75 @@ def start_offset_over_a_hole() -> Iterator[None]:
     "lock-never-ends",
     "a lock has no end",
     history="Apache Kafka lost the timer of a lock whose write failed (KAFKA-17002)",
-    needs="a member that is paused or forgets a record",
+    needs="a member that forgets a record, and lives on",
     where="share",
 )
 def lock_never_ends() -> Iterator[None]:
-    """A member dies with a record. Nobody else gets the record, and the start offset stays before it."""
-    with OF_ONE_PARTITION["lock_not_ended"]():
+    """A member forgets a record. No other member gets the record, and the start offset stays before it."""
+    with patch.object(SharePartition, "_add_deadline", lambda *_args: None):
+        yield
+
+
+@mutant(
+    "session-ends-everywhere",
+    "the end of a share session releases the member's records at all leaders",
+    history="librdkafka's mock of a cluster (confluentinc/librdkafka#5508)",
+    needs="a member with sessions at two brokers, one of which ends",
+    where="share",
+)
+def session_ends_everywhere() -> Iterator[None]:
+    """A member holds records of two leaders. Its connection to one leader breaks, and the other leader delivers its
+    records to another member at once."""
+    ended: list[SessionKey] = []
+    seen: dict[int, int] = {}
+    release, loaded, take = ShareSessions._release, LedPartition.loaded, LedPartition.take
+
+    def ends(self: ShareSessions, session: ShareSession, ending: AcknowledgeRound) -> None:
+        ended.append(session.key)
+        release(self, session, ending)
+
+    def begins(self: LedPartition, *state: Any) -> None:
+        seen[id(self)] = len(ended)
+        loaded(self, *state)
+
+    def takes(self: LedPartition, member_id: str, appetite: Appetite) -> Taken | None:
+        sessions, seen[id(self)] = ended[seen[id(self)] :], len(ended)
+        for session in sessions:
+            if session.group_id == self.key.group_id:
+                self.release(session.member_id, lambda _error: None)
+        return take(self, member_id, appetite)
+
+    with (
+        patch.object(ShareSessions, "_release", ends),
+        patch.object(LedPartition, "loaded", begins),
+        patch.object(LedPartition, "take", takes),
+    ):
+        yield
+
+
+@mutant(
+    "waits-for-data-alone",
+    "a waiting fetch is not woken when locks end or records are released",
+    history="Apache Kafka before 4.0 (KAFKA-17400)",
+    needs="a member that waits while another member releases or forgets a record",
+    where="share",
+)
+def waits_for_data_alone() -> Iterator[None]:
+    """All records are with one member, which releases them. Another member's fetch waits to its end, though it could
+    have the records."""
+    moved, expire = LedPartition._moved, LedPartition._expire
+
+    def without_wake(change: Callable[[LedPartition], None]) -> Callable[[LedPartition], None]:
+        def changed(self: LedPartition) -> None:
+            with patch.object(LedPartition, "wake", lambda _self: None):
+                change(self)
+
+        return changed
+
+    with (
+        patch.object(LedPartition, "_moved", without_wake(moved)),
+        patch.object(LedPartition, "_expire", without_wake(expire)),
+    ):
         yield
 
 
@@ -219,6 +285,8 @@ MUTANTS: dict[str, Mutant] = {
         lock_too_short,
         start_offset_over_a_hole,
         lock_never_ends,
+        session_ends_everywhere,
+        waits_for_data_alone,
     )
 }
 """Mutants by name."""

@@ -49,6 +49,8 @@ CHAOS_S: Final = (1.5, 3.0, 6.0)
 HEAL_S: Final = 30.0
 DRAIN_S: Final = 60.0
 SENDS_PER_S: Final = 30.0
+WAKE_S: Final = 0.1
+"""Time within which a waiting fetch takes free records: below the waiting time of members."""
 SETTINGS: Final = {
     "group.share.record.lock.duration.ms": str(LOCK_MS),
     "group.share.min.record.lock.duration.ms": str(LOCK_MS),
@@ -97,6 +99,8 @@ class ShareRun:
         self.faults = Faults(self.cluster, lambda _nodes: self.durable, lambda _node: False)
         self._finished = set[int]()
         """Partitions without a record that the group has to finish. A leader drops their share partitions."""
+        self._free_since_s: dict[LedPartition, float] = {}
+        """Time since which fetches wait though a share partition has records for them."""
         self._nodes = {node.name: node for node in self.cluster.nodes}
         self._invariants = [*all_invariants()]
         if machine.trace.wanted:
@@ -112,13 +116,19 @@ class ShareRun:
             self._check_shares(node)
 
     def _check_shares(self, node: Node) -> None:
-        """Check the share partitions of a broker now and then: the check walks over all runs."""
+        """Check the share partitions of a broker: their runs only now and then, since the check walks over all runs."""
         shares = None if node.parts is None else node.parts.shares.made
-        if shares is None or self.machine.events % 40:
-            return
-        for led in shares.partitions:
-            if led.share is not None:
+        for led in () if shares is None else shares.partitions:
+            self._check_waiting(led)
+            if led.share is not None and not self.machine.events % 40:
                 led.share.check()
+
+    def _check_waiting(self, led: LedPartition) -> None:
+        """Check that no fetch waits while there are records for it."""
+        if led.failure is not None or not led.waiting_count or led._is_due or not led.has_records():
+            self._free_since_s.pop(led, None)
+        elif self.machine.now - self._free_since_s.setdefault(led, self.machine.now) > WAKE_S:
+            raise InvariantBroken("waiting fetches wake", f"{led!r} has free records, and a fetch waits")
 
     @contextmanager
     def watching(self) -> Iterator[None]:
