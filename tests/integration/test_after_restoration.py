@@ -84,7 +84,7 @@ def consumed(cluster: RunningCluster, topic: str, group: str, count: int) -> lis
         assert messages, f"{len(found)} of {count} records were read"
         for message in messages:
             assert message.error() is None, message.error()
-            found.append(int(message.value()))
+            found.append(int(message.value() or b""))
         consumer.commit(asynchronous=False)
     consumer.close()
     return found

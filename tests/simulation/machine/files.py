@@ -29,6 +29,9 @@ __all__ = ["VirtualDisk", "replacements"]
 _ACCESS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "a": os.O_WRONLY, "x": os.O_WRONLY}
 _CREATION = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "a": os.O_CREAT | os.O_APPEND, "x": os.O_CREAT | os.O_EXCL}
 
+_FOLDERS_OF_PATHS = {"dir_fd": 0, "src_dir_fd": 0, "dst_dir_fd": 1}
+"""Arguments with the folder of a path, each with the index of the path among the arguments."""
+
 _BY_PATH = (
     "open",
     "listdir",
@@ -124,7 +127,11 @@ class FileCalls:
         virtual = getattr(self, own_name or name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if not kwargs.keys().isdisjoint(_FOLDERS_OF_PATHS):
+                args = self._below_folders(args, kwargs)
             subject: Any = args[0] if args else None
+            if isinstance(subject, int) and subject >= FIRST_DESCRIPTOR and name == "scandir":
+                subject = self._file(subject).description.path
             if isinstance(subject, int):
                 if descriptors and subject >= FIRST_DESCRIPTOR:
                     return virtual(*args, **kwargs)
@@ -137,6 +144,16 @@ class FileCalls:
 
         call.__name__ = name
         return call
+
+    def _below_folders(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments with whole paths for names in virtual folders, and remove these folders."""
+        paths = list(args)
+        for argument, index in _FOLDERS_OF_PATHS.items():
+            folder = kwargs.get(argument)
+            if folder is not None and folder >= FIRST_DESCRIPTOR:
+                del kwargs[argument]
+                paths[index] = posixpath.join(self._file(folder).description.path, os.fsdecode(paths[index]))
+        return tuple(paths)
 
     def _place(self, path: Any) -> Place | None:
         """Return the virtual place of a path, or None for a real path."""
