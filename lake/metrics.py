@@ -58,15 +58,15 @@ class TableProgress:
 def families(tables: Iterable[TableProgress], now_s: float) -> Families:
     """Yield the metrics of tables. `now_s` is of the clock of `TableProgress.whole_at_s`."""
     known = sorted(tables, key=lambda progress: progress.table)
-    yield Family(LAG_RECORDS, [((each.table,), each.lag_records) for each in known])
+    yield Family(LAG_RECORDS, [((progress.table,), progress.lag_records) for progress in known])
     yield Family(
         LAG_SECONDS,
         [
-            ((each.table,), -1 if each.whole_at_s is None else max(0.0, now_s - each.whole_at_s))
-            for each in known
+            ((progress.table,), -1 if progress.whole_at_s is None else max(0.0, now_s - progress.whole_at_s))
+            for progress in known
         ],
     )
-    yield Family(FAILING, [((each.table,), int(each.is_failing)) for each in known])
-    yield Family(COMMITS, [((each.table,), each.commits) for each in known])
-    yield Family(FILES, [((each.table,), each.files) for each in known])
-    yield Family(ROWS, [((each.table,), each.rows) for each in known])
+    yield Family(FAILING, [((progress.table,), int(progress.is_failing)) for progress in known])
+    yield Family(COMMITS, [((progress.table,), progress.commits) for progress in known])
+    yield Family(FILES, [((progress.table,), progress.files) for progress in known])
+    yield Family(ROWS, [((progress.table,), progress.rows) for progress in known])

@@ -1,4 +1,4 @@
-"""The preparation of a table that is made anew: the records that are gone, and the removal of the former table."""
+"""The rebuild of a table from its topic: the records that are gone, and the removal of the former table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .settings import TableSettings
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """A table to make anew."""
+    """A table to rebuild."""
 
     settings: TableSettings
     deleted: Mapping[int, int]
@@ -35,7 +35,7 @@ async def planned_rebuild(view: LakeView, table: str) -> Rebuild:
 
 
 def remove_table(catalog: Catalog, settings: TableSettings) -> None:
-    """Remove a table and its dead letters from the catalog. The worker then makes them anew.
+    """Remove a table and its dead letters from the catalog. The worker then creates them again.
 
     A new table in the same folder gets the former files from `orphans`. Raises errors of the catalog.
     """

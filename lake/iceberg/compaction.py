@@ -186,7 +186,7 @@ class _Work:
         pending, self.pending = self.pending, []
         done = replace_files(self.catalog, self.done.table, pending) if pending else []
         self.done.add(done)
-        self.done.skipped += sum(len(each.old) for each in pending) - sum(len(each.old) for each in done)
+        self.done.skipped += sum(len(made.old) for made in pending) - sum(len(made.old) for made in done)
         return {file.file_path for replacement in done for file in replacement.new}
 
 

@@ -58,7 +58,7 @@ def replace_files(catalog: Catalog, name: str, wanted: Sequence[Replacement]) ->
                     tried[mark] = done
                     _commit(table, done, mark)
             kept = {file.file_path for replacement in done for file in replacement.new}
-            discard(table, [file for each in wanted for file in each.new if file.file_path not in kept])
+            discard(table, [file for made in wanted for file in made.new if file.file_path not in kept])
             return done
         except (*MAY_PASS, ValidationException) as error:
             failure = error

@@ -1,4 +1,4 @@
-"""`ottla lake rebuild`: a table is made anew from the first record of its topic."""
+"""`ottla lake rebuild`: removes a table, which the worker then writes from the first record of its topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def rebuild_table(arguments: argparse.Namespace) -> None:
-    """Remove a table after a confirmation, so that the worker makes it anew."""
+    """Remove a table after a confirmation, so that the worker writes it again."""
     place = lake_of(arguments)
     from ....lake.iceberg.catalogs import open_catalog
     from ....lake.rebuilding import remove_table
