@@ -34,7 +34,7 @@ class CutId(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        """Return the id as commands print and accept it, such as `3-17`."""
+        """Return the id in the form of commands: `3-17`."""
         return f"{self.epoch}-{self.number}"
 
 

@@ -43,8 +43,7 @@ class PageCache(NamedTuple):
     """The inode of the folder that the kernel made in `/sys/fs` when the file system was mounted. The kernel does not
     use the number again, and all containers see the same number."""
     errors: int
-    """The number of errors that the file system has counted. It may be read-only after them, so that a broker cannot
-    remove its note."""
+    """The file system's count of its errors. After an error it may be read-only, and no broker can remove its note."""
     folder: int
     """The inode of the folder itself, which differs in a copy."""
 

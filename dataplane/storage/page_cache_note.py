@@ -1,8 +1,8 @@
 """A note in a data folder: the identity of the page cache with all writes to the folder's logs.
 
-It tells the next start whether only the broker's process died, or the machine with it. The note is removed before any
-log is opened. It is written again once all logs of the folder are open, before anything is appended, and only if none
-is damaged. So it never covers a recovery that was cut short. It is removed as well when the disk has refused something.
+The note tells the next start whether only the broker's process died, or the machine, too. It is removed before any log
+is opened. It is written again once all logs of the folder are open and undamaged, before any append. So the note never
+covers a recovery that was cut short. A write that the disk refuses removes the note, too.
 """
 
 from __future__ import annotations
