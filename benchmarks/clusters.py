@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ottla.cli.local_cluster.liveness import is_alive
 from ottla.testing.launching import Launch
+from ottla.testing.processes import Process
 
 START_TIMEOUT_S = 120
 
@@ -47,7 +48,7 @@ class Cluster:
     bootstrap: str
     brokers: list[Node]
     quorum: list[Node]
-    children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    children: list[Process] = field(default_factory=list)
     listeners: dict[str, str] = field(default_factory=dict)
     """Addresses of the brokers' further listeners, by the name of the protocol."""
 

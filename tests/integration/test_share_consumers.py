@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.cluster import RunningCluster, running_cluster
+import ottla
+from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.conftest import create
-from tests.integration.share_groups import from_the_beginning
+from tests.integration.share_groups import from_the_beginning, unfinished, wait_until_finished
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -155,17 +159,35 @@ class Ended(Exception):
     """The end of a program of the page, as by Ctrl-C."""
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["ottla", "librdkafka"])
-def test_the_queues_of_the_page_work(cluster: RunningCluster, number: int) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "QUEUES.md").read_text()
-    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(examples) == 2
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "QUEUES.md").read_text()
+QUEUE, LIBRDKAFKA_QUEUE, DELAY, TRANSACTION = re.findall(
+    r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
+)
+"""The programs of the page."""
+
+
+def example_of(text: str, *replacements: tuple[str, str]) -> str:
+    """Return a program of the page with other names."""
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def queue_of(cluster: RunningCluster, *values: bytes) -> tuple[str, str]:
+    """Return a new topic with these records, and a group that begins with the first one."""
     topic = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 3)
     group = from_the_beginning(cluster.bootstrap, f"page-{topic}")
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for value in (b"", b"ann", b"bob"):
+    for value in values:
         producer.produce(topic, value)
     assert producer.flush(60) == 0
+    return topic, group
+
+
+@pytest.mark.parametrize("text", [QUEUE, LIBRDKAFKA_QUEUE], ids=["ottla", "librdkafka"])
+def test_the_queues_of_the_page_work(cluster: RunningCluster, text: str) -> None:
+    topic, group = queue_of(cluster, b"", b"ann", b"bob")
     mailed: list[str] = []
 
     def print_in_place(*words: str) -> None:
@@ -173,14 +195,52 @@ def test_the_queues_of_the_page_work(cluster: RunningCluster, number: int) -> No
         if len(mailed) == 2:
             raise Ended
 
-    example = examples[number]
-    for old, new in (
-        ("localhost:9092", cluster.bootstrap),
-        ('"mailers"', repr(group)),
-        ('"tasks"', repr(topic)),
-    ):
-        assert old in example
-        example = example.replace(old, new)
+    example = example_of(
+        text, ("localhost:9092", cluster.bootstrap), ('"mailers"', repr(group)), ('"tasks"', repr(topic))
+    )
     with pytest.raises(Ended):
         exec(example, {"print": print_in_place})
     assert sorted(mailed) == ["ann", "bob"]
+
+
+def test_the_delay_of_the_page_keeps_a_record_back(cluster: RunningCluster) -> None:
+    topic, group = queue_of(cluster, b"ann", b"bob@home", b"eve@home")
+    program: dict[str, Any] = {}
+    exec(DELAY, program)
+
+    async def scenario() -> None:
+        async with ottla.ShareConsumer(topic, group_id=group, bootstrap_servers=cluster.bootstrap) as queue:
+            working = asyncio.create_task(program["work"](queue))
+            await asyncio.to_thread(
+                wait_until,
+                lambda: unfinished(cluster.bootstrap, group) == 1,
+                "the delayed record alone is left",
+            )
+            working.cancel()
+
+    asyncio.run(scenario())
+    assert unfinished(cluster.bootstrap, group) == 1
+
+
+def test_the_transaction_of_the_page_writes_an_output_for_each_task(cluster: RunningCluster) -> None:
+    topic, group = queue_of(cluster, b"ann", b"bob")
+    receipts = create(AdminClient({"bootstrap.servers": cluster.bootstrap}), 1)
+    program: dict[str, Any] = {}
+    names = ("localhost:9092", cluster.bootstrap), ('"mailers"', repr(group)), ('"tasks"', repr(topic))
+    exec(example_of(TRANSACTION, *names, ('"receipts"', repr(receipts))), program)
+
+    async def scenario() -> None:
+        working = asyncio.create_task(program["work"]())
+        await asyncio.to_thread(wait_until_finished, cluster.bootstrap, group)
+        working.cancel()
+        with suppress(asyncio.CancelledError):
+            await working
+
+    asyncio.run(scenario())
+    reader = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": receipts, "isolation.level": "read_committed"}
+    )
+    reader.assign([TopicPartition(receipts, 0, 0)])
+    read = [message.value() for message in reader.consume(2, DEADLINE_S)]
+    reader.close()
+    assert sorted(filter(None, read)) == [b"ann", b"bob"]

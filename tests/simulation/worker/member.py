@@ -297,7 +297,7 @@ class SimulatedProducer:
 class SimulatedOutput:
     """The part of `Output` that transactions use: results and offsets count at one moment."""
 
-    dead = False
+    dead = is_over = False
 
     def __init__(self, member: Member) -> None:
         self.producer = SimulatedProducer(member)
