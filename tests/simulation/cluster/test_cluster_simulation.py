@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-SEEDS = ("3-7,8,16,21,38", "48,90,110,139,147")
-"""Seeds that cover all branches, most of them twice: parts that are played beside each other. Segments are lost in seed
-21, and seed 110 has a request of an old broker epoch."""
+SEEDS = ("3,4,13,20,24,29,38,48,53", "59,71,90,110,133,137,142,144")
+"""Seeds that cover all branches twice: parts that are played beside each other."""
 FURTHER = tuple(f"{first}-{first + 25}" for first in range(0, 300, 25))
 """Further seeds, played one after the other while branches are missing, e.g. after the product's behaviour changed."""
 BRANCHES = frozenset(

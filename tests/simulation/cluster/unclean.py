@@ -59,8 +59,9 @@ class UncleanElections:
         self._machine = cluster.machine
         self._history = history
         self._last_known_lose = last_known_lose
-        #: the latest of each host that was not deleted, also while it is down or has not read its logs yet
-        self._replicas: dict[tuple[str, bytes, int], Partition] = {}
+        #: the latest of each host that was not deleted, also while it is down or has not read its logs yet; with the
+        #: host's boot id at its beginning
+        self._replicas: dict[tuple[str, bytes, int], tuple[Partition, str]] = {}
         self._seen: set[tuple[bytes, int, int]] = set()
         #: elections since which a leader of before may still be at work: the loss, topic id and index
         self._pending: list[tuple[Lossy, bytes, int]] = []
@@ -86,14 +87,14 @@ class UncleanElections:
         def begun(partition: Partition, topic: str, *rest: Any) -> None:
             begin(partition, topic, *rest)
             if topic == TOPIC and self._machine.running is not None:
-                host = self._machine.running.process.host.name
-                self._replicas[host, partition.topic_id, partition.index] = partition
+                host = self._machine.running.process.host
+                self._replicas[host.name, partition.topic_id, partition.index] = partition, host.boot
 
         remove: Callable[..., None] = Replicas._remove
 
         def removed(replicas: Replicas, partition: Partition, code: ErrorCode) -> None:
             remove(replicas, partition, code)
-            for key, latest in list(self._replicas.items()):
+            for key, (latest, _) in list(self._replicas.items()):
                 if latest is partition:
                     del self._replicas[key]
 
@@ -163,7 +164,9 @@ class UncleanElections:
     ) -> None:
         now = self._machine.now
         logs = self._logs(topic_id, index, after)
-        common = common_end(list(logs.values())) if after.leader in logs else 0
+        common = 0
+        if after.leader in logs:
+            common = min([common_end(list(logs.values())), *self._durable_ends(topic_id, index, after)])
         loss = Lossy("unclean election", now, None, topic, index, common, after.leader_epoch)
         if after.leader in logs:
             place = (topic_id, index)
@@ -187,10 +190,19 @@ class UncleanElections:
         """
         logs: dict[int, PartitionLog] = {}
         for number in after.replicas:
-            partition = self._replicas.get((self._cluster.brokers[number].host.name, topic_id, index))
-            if partition is not None:
-                logs[number] = partition.log
+            latest = self._replicas.get((self._cluster.brokers[number].host.name, topic_id, index))
+            if latest is not None:
+                logs[number] = latest[0].log
         return logs
+
+    def _durable_ends(self, topic_id: bytes, index: int, after: PartitionState) -> Iterator[int]:
+        """Yield the flushed ends of replicas whose hosts have lost power since, and which have not read their logs
+        again: nobody knows how much more is left."""
+        for number in after.replicas:
+            host = self._cluster.brokers[number].host
+            latest = self._replicas.get((host.name, topic_id, index))
+            if latest is not None and not (host.powered and host.boot == latest[1]):
+                yield latest[0].log.recovery_point
 
 
 def nothing_allows(before: PartitionState, after: PartitionState) -> bool:
