@@ -70,9 +70,11 @@ def test_share_groups_copy_all_records_that_are_not_rejected(addresses: str, adm
     ]
     report = run("stages", addresses, first, ",".join(groups), second, third, str(count))
     kept = [number for number in range(count) if number not in rejected]
-    for stage, refused in ((report["first"], rejected), (report["second"], [])):
-        assert stage.pop("delivered") > 1, "released records return"
-        assert stage.pop("released") > 0
+    stages = report["first"], report["second"]
+    # Which members get a record is up to chance, so one stage may have had no release.
+    assert max(stage.pop("delivered") for stage in stages) > 1, "released records return"
+    assert sum(stage.pop("released") for stage in stages) > 0
+    for stage, refused in zip(stages, (rejected, []), strict=True):
         assert stage == {"accepted": kept, "rejected": refused, "repeated": 0, "errors": {}}
     for group in groups:
         wait_until_finished(addresses, group)

@@ -30,6 +30,7 @@ def serve_catalog(arguments: argparse.Namespace) -> None:
     except OSError as error:
         raise CommandFailed(f"--listen {arguments.listen}: {error.strerror or error}") from None
     with listening:
+        listening.listen()  # A program that reads the address may connect at once.
         say(_address(listen, listening.getsockname()[1]), flush=True)
         note("the lake's catalog runs; Control-C stops it")
         if not listen.is_loopback:

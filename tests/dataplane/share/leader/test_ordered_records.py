@@ -4,11 +4,14 @@ flight."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from ottla.dataplane.share.leader import key_reads
+from ottla.dataplane.share.leader.key_hashes import hash_keys
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.compression import Compression
 from ottla.protocol.records.record import encode_batch
@@ -188,10 +191,23 @@ async def test_keys_that_cannot_be_read_are_an_error_of_the_storage(
     assert await taken(member) == [0], "the next fetch tries again"
 
 
-async def test_a_broker_stops_while_keys_are_read(ordered: ShareBroker) -> None:
+async def test_a_broker_stops_while_keys_are_read(
+    ordered: ShareBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow_hashes(*arguments: Any) -> Any:
+        begun.set()
+        goes_on.wait(60)
+        return hash_keys(*arguments)
+
+    monkeypatch.setattr(key_reads, "hash_keys", slow_hashes)
     write(ordered, *[b"%d" % number for number in range(100)])
     member = Member(ordered)
     member.send(max_wait_ms=20_000)
-    await until(lambda: ordered.partitions and ordered.led().share is not None, "a loaded share partition")
-    ordered.led().over(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    assert row(await member.answered()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    try:
+        await until(begun.is_set, "keys that are read")
+        ordered.led().over(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert row(await member.answered()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    finally:
+        goes_on.set()
