@@ -80,6 +80,16 @@ def sync_file(path: Path) -> None:
         os.close(fd)
 
 
+def shorten(fd: int, size: int) -> None:
+    """Cut an open file that is longer than `size` bytes, and leave any other as it is. Raises OSError.
+
+    When ext4 has cut a file to no bytes, even a new one, the close of the file waits until all its pages are on their
+    way to the disk. So the close of a full segment stopped the event loop for up to 50 ms.
+    """
+    if os.fstat(fd).st_size > size:
+        os.ftruncate(fd, size)
+
+
 def write_atomically(path: Path, data: bytes | bytearray, *, sync: bool) -> None:
     """Replace a file by a new one; with `sync` its bytes are durable before it takes the name.
 

@@ -3,13 +3,13 @@ and end."""
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from ..durable_files import shorten
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .aborted_transaction import AbortedTransaction
 from .descriptors import FileCache, SharedDescriptor
@@ -153,7 +153,7 @@ class SegmentList:
         fresh = Segment(self._directory, base_offset, self._files, now_ms=now_ms)
         descriptor = self._files.opening(partial(fresh.open, creates=True))
         try:
-            os.ftruncate(descriptor.fd, 0)
+            shorten(descriptor.fd, 0)
         except OSError as error:
             fresh.close()
             raise disk_error("create", fresh.path, error) from error

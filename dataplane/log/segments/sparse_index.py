@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from ....protocol.errors import KafkaError
-from ..durable_files import write_atomically
+from ..durable_files import shorten, write_atomically
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_search import count_until
 from .descriptors import FileCache
@@ -177,7 +177,7 @@ class SparseIndex:
             try:
                 self._adopt_what_is_left(os.fstat(fd).st_size)
                 at = self._written * self._entry.size
-                os.ftruncate(fd, at)
+                shorten(fd, at)
                 if self._tail and os.pwrite(fd, self._tail, at) != len(self._tail):
                     raise OSError("the disk took only a part")
             finally:

@@ -223,6 +223,19 @@ def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> N
     log.close(clean=False)
 
 
+def test_files_of_new_segments_are_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ext4 flushes a file that was cut to no bytes when it is closed, and the event loop closes full segments."""
+    cut = []
+    monkeypatch.setattr(os, "ftruncate", lambda fd, size: cut.append((fd, size)))
+    log = _log(tmp_path / "t-0", LogConfig(segment_bytes=250))
+    for sequence in range(9):
+        _append(log, 1, NOW, producer=(7, 0, sequence))
+    log.flush()
+    assert len(log.segments) > 3
+    log.close(clean=True)
+    assert cut == []
+
+
 def test_dropping_segments_renames_their_files_and_unlinks_none(tmp_path: Path) -> None:
     """Unlinking waits for a disk that discards blocks, and the event loop drops segments."""
     folder = tmp_path / "t-0"
