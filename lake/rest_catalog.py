@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-import uvicorn
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..network.http_serving import SignalledServer, http_config
 
 logger = logging.getLogger(__name__)
 
@@ -146,36 +145,14 @@ def rest_catalog(catalog: Catalog, *, loopback_only: bool) -> ASGIApp:
 
 async def serve_catalog(catalog: Catalog, listening: socket.socket, *, loopback_only: bool) -> None:
     """Answer requests until SIGINT or SIGTERM."""
-    config = uvicorn.Config(
+    config = http_config(
         rest_catalog(catalog, loopback_only=loopback_only),
         http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=END_S,
     )
-    await _Server(config).serve(sockets=[listening])
-
-
-class _Server(uvicorn.Server):
-    """A server that ends at SIGINT or SIGTERM with exit code 0."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle the signals while the server runs."""
-        loop, handled = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
-        for number in handled:
-            loop.add_signal_handler(number, setattr, self, "should_exit", True)
-        try:
-            yield
-        finally:
-            for number in handled:
-                loop.remove_signal_handler(number)
+    await SignalledServer(config).serve(sockets=[listening])
 
 
 def _namespace(request: Request) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ class _Work:
 
     def keep(self, table: Table, newest: NewestPlaces) -> None:
         """Rewrite all files with the rows to keep, in one commit: a deletion may go only with all rows of its key."""
-        old, total, read = list(live_files(table)), 0, 0
+        old, read = list(live_files(table)), 0
         total = bytes_of(old)
         new: list[DataFile] = []
         try:

@@ -114,14 +114,16 @@ def readable_together(table: Table, files: Iterable[DataFile]) -> Iterator[list[
     together: list[FileRows] = []
     try:
         for file in files:
-            rows = FileRows(table, file)
-            rows.__enter__()
-            total = sum(other.row_group_bytes for other in together) + rows.row_group_bytes
-            if len(together) >= FILES_AT_ONCE or (len(together) >= 2 and total > BYTES_AT_ONCE):
-                yield together
-                opened.close()
-                together = []
-            opened.push(rows)
+            with (
+                ExitStack() as fresh
+            ):  # It closes the file if the set before it is the last that is asked for.
+                rows = fresh.enter_context(FileRows(table, file))
+                total = sum(other.row_group_bytes for other in together) + rows.row_group_bytes
+                if len(together) >= FILES_AT_ONCE or (len(together) >= 2 and total > BYTES_AT_ONCE):
+                    yield together
+                    opened.close()
+                    together = []
+                opened.push(fresh.pop_all())
             together.append(rows)
         if together:
             yield together

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from ..failures import TableRefused
 from .catalogs import existing_table
 from .live_files import live_files
-from .tables import ATTEMPTS_MAX, MAY_PASS, WAIT_MAX_S, WAIT_S, summary_of
+from .tables import ATTEMPTS_MAX, MAY_PASS, attempts, summary_of
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +44,7 @@ def replace_files(catalog: Catalog, name: str, wanted: Sequence[Replacement]) ->
     """
     tried: dict[str, list[Replacement]] = {}
     failure: Exception | None = None
-    for number in range(ATTEMPTS_MAX):
-        if number:
-            time.sleep(min(WAIT_S * 2**number, WAIT_MAX_S))
+    for number in attempts():
         try:
             table = existing_table(catalog, name)
             done = _found(table, tried)
@@ -62,7 +59,7 @@ def replace_files(catalog: Catalog, name: str, wanted: Sequence[Replacement]) ->
             return done
         except (*MAY_PASS, ValidationException) as error:
             failure = error
-            logger.info("table %s: attempt %d to replace files failed: %s", name, number + 1, error)
+            logger.info("table %s: attempt %d to replace files failed: %s", name, number, error)
     raise TableRefused(
         f"table {name}: {ATTEMPTS_MAX} attempts to replace files failed, the last with: {failure}"
     )

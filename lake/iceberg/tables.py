@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +50,14 @@ MAY_PASS: Final = (CommitFailedException, RESTError, SQLAlchemyError, OSError)
 
 Epoch = tuple[int, int]
 """The generation of a worker: producer id and epoch. A worker that takes a table over has a greater one."""
+
+
+def attempts() -> Iterator[int]:
+    """Yield the numbers of the attempts to commit, from 1 on, and wait before each but the first."""
+    for number in range(1, ATTEMPTS_MAX + 1):
+        if number > 1:
+            time.sleep(min(WAIT_S * 2 ** (number - 1), WAIT_MAX_S))
+        yield number
 
 
 class Overtaken(Exception):
@@ -172,9 +180,7 @@ class LakeTable:
         """Run `attempt` until the catalog accepts it. Before each attempt `check` looks at the table's newest state; a
         result of `check` ends the attempts."""
         failure: Exception | None = None
-        for number in range(ATTEMPTS_MAX):
-            if number:
-                time.sleep(min(WAIT_S * 2**number, WAIT_MAX_S))
+        for number in attempts():
             self.refresh()  # A worker that has taken the table over may have committed nothing yet.
             self._check_epoch()
             if self.table.properties.get(RETRIES) != "0":
@@ -186,7 +192,7 @@ class LakeTable:
                 return None
             except MAY_PASS as error:
                 failure = error
-                logger.info("table %s: attempt %d to commit failed: %s", self.name, number + 1, error)
+                logger.info("table %s: attempt %d to commit failed: %s", self.name, number, error)
         raise TableRefused(
             f"table {self.name}: the catalog refused {ATTEMPTS_MAX} attempts to commit, the last with: {failure}"
         )

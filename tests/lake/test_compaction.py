@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from ottla.lake.failures import TableRefused
-from ottla.lake.iceberg import compaction, merged_rows, replacements, tables
+from ottla.lake.iceberg import compaction, merged_rows, tables
 from ottla.lake.iceberg.catalogs import LakePlace, open_catalog
 from ottla.lake.iceberg.compaction import compact, planned
 from ottla.lake.iceberg.cuts import CUTS, note_cut
@@ -40,7 +40,6 @@ DAY_S = 86_400
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "WAIT_S", 0.0)
-    monkeypatch.setattr(replacements, "WAIT_S", 0.0)
 
 
 @pytest.fixture
