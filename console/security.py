@@ -65,6 +65,10 @@ class ListenAddress:
             hosts = {self.host}
         return tuple(sorted(origin_of(f"http://{_in_address(host)}:{self.port}") for host in hosts))
 
+    def in_url(self, port: int) -> str:
+        """Return `HOST:PORT` as it stands in a URL, with a port that the socket has."""
+        return f"{_in_address(self.host)}:{port}"
+
     def bound(self) -> socket.socket:
         """Return a socket that is bound to the address. Raises OSError."""
         found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -18,6 +16,7 @@ from starlette.types import ASGIApp
 
 from ..client.admin import Admin
 from ..client.foreign_names import Secret
+from ..network.http_serving import SignalledServer, http_config
 from ..protocol.credentials.scram import SCRAM_MECHANISMS
 from .app import build
 from .area import Area
@@ -107,7 +106,7 @@ async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
                 templates=templates,
                 schemas=schemas,
             )
-            server = _Server(http_config(app), end_news)
+            server = SignalledServer(console_config(app), end_news)
             tell(address)
             await server.serve(sockets=[bound])
 
@@ -171,49 +170,15 @@ async def _opened(
     )
 
 
-def http_config(app: ASGIApp) -> uvicorn.Config:
+def console_config(app: ASGIApp) -> uvicorn.Config:
     """Return Uvicorn's configuration for the console: with limits on connections, and without unneeded features such as
     WebSockets."""
-    return uvicorn.Config(
+    return http_config(
         app,
         http=BoundedHttp,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         timeout_graceful_shutdown=END_S,
     )
-
-
-class _Server(uvicorn.Server):
-    """A Uvicorn server that ends with exit code 0 at SIGINT or SIGTERM, like other commands that run until a signal."""
-
-    def __init__(self, config: uvicorn.Config, end_news: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._end_news = end_news
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM while the server runs.
-
-        A signal also ends the event streams, which would keep the server from ending.
-        """
-        loop = asyncio.get_running_loop()
-        handled = (signal.SIGINT, signal.SIGTERM)
-        for number in handled:
-            loop.add_signal_handler(number, self._end)
-        try:
-            yield
-        finally:
-            for number in handled:
-                loop.remove_signal_handler(number)
-
-    def _end(self) -> None:
-        self._end_news()
-        self.should_exit = True
 
 
 @contextmanager

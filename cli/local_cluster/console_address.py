@@ -36,8 +36,7 @@ class ConsoleAddress:
     is_chosen: bool
 
     def __str__(self) -> str:
-        host = f"[{self.listen.host}]" if ":" in self.listen.host else self.listen.host
-        return f"{host}:{self.listen.port}"
+        return self.listen.in_url(self.listen.port)
 
 
 def console_address(directory: Path, asked: str | None, reserved: list[socket.socket]) -> ConsoleAddress:

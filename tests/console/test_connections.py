@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from ottla.console import connections
 from ottla.console.addresses import network_of
 from ottla.console.bounds import CONNECTIONS_MAX, CONNECTIONS_OF_NETWORK_MAX
-from ottla.console.serving import http_config
+from ottla.console.serving import console_config
 
 PATIENCE_S = 60.0
 HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -50,7 +50,7 @@ async def app() -> App:
 async def server(app: App) -> AsyncIterator[uvicorn.Server]:
     """Run the console's server with an application of the test, at `server.address`."""
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
-        found = uvicorn.Server(http_config(app))
+        found = uvicorn.Server(console_config(app))
         found.address = bound.getsockname()  # type: ignore[attr-defined]
         serving = asyncio.create_task(found.serve(sockets=[bound]))
         async with asyncio.timeout(PATIENCE_S):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from ....console.security import ListenAddress, listen_address
+from ....console.security import listen_address
 from ...failures import CommandFailed, UsageError
 from ...nodes import logs
 from ...terminal.text import note, say
@@ -31,13 +31,8 @@ def serve_catalog(arguments: argparse.Namespace) -> None:
         raise CommandFailed(f"--listen {arguments.listen}: {error.strerror or error}") from None
     with listening:
         listening.listen()  # A program that reads the address may connect at once.
-        say(_address(listen, listening.getsockname()[1]), flush=True)
+        say(f"http://{listen.in_url(listening.getsockname()[1])}", flush=True)
         note("the lake's catalog runs; Control-C stops it")
         if not listen.is_loopback:
             note("everybody who reaches this address can read the tables' metadata: there is no login")
         asyncio.run(serve(catalog, listening, loopback_only=listen.is_loopback))
-
-
-def _address(listen: ListenAddress, port: int) -> str:
-    host = f"[{listen.host}]" if ":" in listen.host else listen.host
-    return f"http://{host}:{port}"
