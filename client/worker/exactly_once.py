@@ -23,7 +23,7 @@ from ..failures import TransactionFailed
 from ..producer import Producer
 from ..records import TopicPartition
 from .partition_tasks import Task
-from .settling import REMOVED, News
+from .settling import REMOVED, News, send_result
 from .tasks import CommitDue, Tasks
 
 REFUSALS_UNTIL_REMOVED = 2
@@ -171,14 +171,7 @@ class InTransactions:
         await producer.begin_transaction()
         for _, results in batch:
             for new in results:
-                await producer.send(
-                    new.topic,
-                    new.value,
-                    new.key,
-                    partition=new.partition,
-                    timestamp_ms=new.timestamp_ms,
-                    headers=new.headers,
-                )
+                await send_result(producer, new)
         # The membership of this moment belongs to the partitions: none of them was lost so far. If one is lost later,
         # the membership is an old one, and the coordinator refuses the offsets.
         member = self._consumer.group_metadata()

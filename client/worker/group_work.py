@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from ..backoff import Backoff
 from ..consumer import Consumer
 from ..consuming.deserialization import deserialization
-from ..exactly_once.output import Output
 from ..failures import ClientClosed
 from ..producer import Producer
 from .at_least_once import AtLeastOnce
@@ -24,7 +22,7 @@ from .intake import PartitionIntake
 from .loop_watch import LoopWatch
 from .options import WorkerSettings
 from .retry_notes import retry_topic
-from .settling import CLOSE_S, Settlement
+from .settling import CLOSE_S, Settlement, transactional_output
 from .stats import WorkerStats
 from .tasks import Tasks
 
@@ -105,20 +103,10 @@ class GroupWork:
 
     def _in_transactions(self, dispatch: Dispatch) -> Settlement:
         settings, settling = self._settings, self._settings.settling
-        instance = settings.given.get("group_instance_id")
-        name = settling.transactional_id or f"{settings.work.group_id}-{instance or uuid.uuid4().hex}"
-
-        def producer() -> Producer:
-            return Producer(
-                transactional_id=name,
-                transaction_timeout_ms=settling.transaction_timeout_ms,
-                **settings.of_producer(),
-            )
-
         return InTransactions(
             self._tasks,
             self._consumer,
-            Output(producer, replaceable=settling.transactional_id is None and not instance),
+            transactional_output(settings, settings.given.get("group_instance_id")),
             news=dispatch.news,
             pump=dispatch.pump,
             every_s=settling.commit_every_s,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..exactly_once.batch import NewRecord
+from ..exactly_once.output import Output
 from ..producer import Producer
+from ..producing.deliveries import RecordDelivery
+from .options import WorkerSettings
 from .partition_tasks import Task
 
 GROUP_MOVED: Final = frozenset(
@@ -107,18 +111,39 @@ def check_result(producer: Producer, new: NewRecord) -> None:
         raise ValueError(f"a record for {new.topic!r} cannot be sent: {error}") from error
 
 
+def transactional_output(settings: WorkerSettings, instance: str | None = None) -> Output:
+    """Return the output of a worker with transactions.
+
+    The transactional id is the user's, or else the group's with `instance`, a name that outlives the process. Only
+    without both no other process can have the id.
+    """
+    settling = settings.settling
+    name = settling.transactional_id or f"{settings.work.group_id}-{instance or uuid.uuid4().hex}"
+
+    def producer() -> Producer:
+        return Producer(
+            transactional_id=name,
+            transaction_timeout_ms=settling.transaction_timeout_ms,
+            **settings.of_producer(),
+        )
+
+    return Output(producer, replaceable=settling.transactional_id is None and not instance)
+
+
+async def send_result(producer: Producer, new: NewRecord) -> RecordDelivery:
+    """Send a record of a handler, and return its delivery. Raises KafkaError."""
+    return await producer.send(
+        new.topic,
+        new.value,
+        new.key,
+        partition=new.partition,
+        timestamp_ms=new.timestamp_ms,
+        headers=new.headers,
+    )
+
+
 async def send_results(producer: Producer, results: Iterable[NewRecord]) -> None:
     """Send the records of a handler, and wait until all replicas have them. Raises KafkaError."""
-    deliveries = [
-        await producer.send(
-            new.topic,
-            new.value,
-            new.key,
-            partition=new.partition,
-            timestamp_ms=new.timestamp_ms,
-            headers=new.headers,
-        )
-        for new in results
-    ]
+    deliveries = [await send_result(producer, new) for new in results]
     for delivery in deliveries:
         await delivery

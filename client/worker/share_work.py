@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,7 +21,6 @@ from ..backoff import Backoff
 from ..consuming.deserialization import deserialization
 from ..error_names import error_type
 from ..exactly_once.batch import NewRecord
-from ..exactly_once.output import Output
 from ..failures import ClientClosed, LostLock, SerializationFailed, VersionUnsupported
 from ..producer import Producer
 from ..records import ConsumerRecord
@@ -36,7 +34,7 @@ from .loop_watch import LoopWatch
 from .options import WorkerSettings
 from .partition_tasks import record_bytes
 from .rates import StartRates
-from .settling import CLOSE_S, News, check_result
+from .settling import CLOSE_S, News, check_result, transactional_output
 from .share_settling import ResultsFirst, ShareSettlement
 from .share_transactions import ShareTransactions
 from .stats import WorkerStats
@@ -93,17 +91,8 @@ class ShareWork:
         settings, settling = self._settings, self._settings.settling
         if not settling.transactional:
             return ResultsFirst(Producer(**settings.of_producer()))
-        name = settling.transactional_id or f"{settings.work.group_id}-{uuid.uuid4().hex}"
-
-        def producer() -> Producer:
-            return Producer(
-                transactional_id=name,
-                transaction_timeout_ms=settling.transaction_timeout_ms,
-                **settings.of_producer(),
-            )
-
         return ShareTransactions(
-            Output(producer, replaceable=settling.transactional_id is None),
+            transactional_output(settings),
             every_s=settling.commit_every_s,
             max_batch_records=settling.max_batch_records,
             backoff=Backoff(settings.given.get("retry_backoff_max_ms", 1_000)),

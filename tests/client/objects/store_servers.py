@@ -16,12 +16,16 @@ from ottla.client.objects.store import ObjectStore
 
 
 @contextmanager
-def running(log: Path, command: Sequence[str], said: str) -> Iterator[str]:
-    """Run a server until the end of the block, and yield the address that it prints after the text `said`."""
-    with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
+def running(log: Path, command: Sequence[str], said: str, within_s: float = 60) -> Iterator[str]:
+    """Run a server until the end of the block, and yield the address that it prints after the text `said`. Its input
+    stays open."""
+    with (
+        log.open("w") as file,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file) as process,
+    ):
         try:
-            deadline = time.monotonic() + 60
-            while (found := re.search(rf"{said}.*?(http://127\.0\.0\.1:\d+)", log.read_text())) is None:
+            deadline = time.monotonic() + within_s
+            while (found := re.search(rf"{said}.*?((?:http|hdfs)://[\w.]+:\d+)", log.read_text())) is None:
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.02)

@@ -37,10 +37,10 @@ from ottla import (
     UnreadableValue,
     VersionUnsupported,
 )
-from ottla.client.admin import GROUP_RESOURCE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.share_transactions import TxnShareAcknowledgeRequest
 from ottla.testing import LocalCluster
+from tests.client.sharing.queues import begin_at_start, fill
 
 pytestmark = pytest.mark.cluster
 
@@ -78,21 +78,6 @@ def narrow_topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
     cluster.create_topic(name, partitions=1)
     asyncio.run(begin_at_start(cluster, name))
     return name
-
-
-async def begin_at_start(cluster: LocalCluster, group: str, **settings: object) -> None:
-    configs = {"share.auto.offset.reset": "earliest"} | {
-        name.replace("_", "."): value for name, value in settings.items()
-    }
-    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        await admin.alter_configs(GROUP_RESOURCE, group, configs)
-
-
-async def fill(cluster: LocalCluster, topic: str, numbers: range, partitions: int = PARTITIONS) -> set[bytes]:
-    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in numbers:
-            await producer.send(topic, b"%d" % number, partition=number % partitions)
-    return {b"%d" % number for number in numbers}
 
 
 def queue_of(cluster: LocalCluster, topic: str, **options: Any) -> ShareConsumer:

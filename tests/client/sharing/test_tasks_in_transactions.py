@@ -12,7 +12,6 @@ import pytest
 
 import ottla.sync
 from ottla import (
-    Admin,
     Consumer,
     KafkaError,
     LostLock,
@@ -23,9 +22,9 @@ from ottla import (
     ShareTask,
     TransactionFailed,
 )
-from ottla.client.admin import GROUP_RESOURCE
 from ottla.protocol.errors import ErrorCode
 from ottla.testing import LocalCluster
+from tests.client.sharing.queues import begin_at_start, fill
 
 pytestmark = pytest.mark.cluster
 
@@ -50,22 +49,8 @@ def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
     cluster.create_topic(name, partitions=PARTITIONS)
     cluster.create_topic(f"{name}.out")
     asyncio.run(begin_at_start(cluster, name))
-    asyncio.run(fill(cluster, name))
+    asyncio.run(fill(cluster, name, range(6)))
     return name
-
-
-async def begin_at_start(cluster: LocalCluster, group: str, **settings: object) -> None:
-    configs = {"share.auto.offset.reset": "earliest"} | {
-        name.replace("_", "."): value for name, value in settings.items()
-    }
-    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        await admin.alter_configs(GROUP_RESOURCE, group, configs)
-
-
-async def fill(cluster: LocalCluster, topic: str) -> None:
-    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in range(6):
-            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
 
 
 def queue_of(cluster: LocalCluster, topic: str, **options: Any) -> ShareConsumer:

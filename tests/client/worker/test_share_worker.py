@@ -12,7 +12,6 @@ import pytest
 
 import ottla.sync
 from ottla import (
-    Admin,
     Consumer,
     KafkaError,
     Producer,
@@ -26,9 +25,10 @@ from ottla import (
     Worker,
     WorkerRecord,
 )
-from ottla.client.admin import GROUP_RESOURCE
 from ottla.client.sharing.leader import ShareLeader
 from ottla.testing import LocalCluster
+from tests.client.sharing.queues import begin_at_start, fill
+from tests.client.worker.silent_cluster import end_in_silence
 
 pytestmark = pytest.mark.cluster
 
@@ -50,17 +50,6 @@ def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
     cluster.create_topic(name, partitions=PARTITIONS)
     asyncio.run(begin_at_start(cluster, name))
     return name
-
-
-async def begin_at_start(cluster: LocalCluster, group: str) -> None:
-    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        await admin.alter_configs(GROUP_RESOURCE, group, {"share.auto.offset.reset": "earliest"})
-
-
-async def fill(cluster: LocalCluster, topic: str, numbers: range) -> None:
-    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number in numbers:
-            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
 
 
 def worker_of(cluster: LocalCluster, topic: str, **options: Any) -> Worker:
@@ -360,20 +349,8 @@ async def test_a_worker_ends_although_the_cluster_is_silent(cluster: LocalCluste
             await silence.wait()
             record.send(topic, record.value)
 
-    running = [asyncio.create_task(worker.run()) for worker in workers]
-    try:
-        async with asyncio.timeout(30):
-            while not all(worker.stats().in_flight for worker in workers):
-                await asyncio.sleep(0.01)
-        cluster.pause(1)
-        silence.set()
-        for worker in workers:
-            worker.stop()
-        async with asyncio.timeout(15):  # The page says 10.5 s; a request takes 30 s until it fails.
-            await asyncio.gather(*running)
-    finally:
-        cluster.resume(1)
-    assert all(worker.stats().succeeded for worker in workers)
+    # The page says 10.5 s; a request takes 30 s until it fails.
+    await end_in_silence(cluster, workers, silence, within_s=15)
 
 
 async def test_the_rate_limits_starts(cluster: LocalCluster, topic: str) -> None:

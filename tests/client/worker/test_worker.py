@@ -38,6 +38,7 @@ from ottla import (
     WorkerRecord,
 )
 from ottla.testing import LocalCluster
+from tests.client.worker.silent_cluster import end_in_silence
 
 pytestmark = pytest.mark.cluster
 
@@ -462,20 +463,8 @@ async def test_workers_end_although_the_cluster_is_silent(cluster: LocalCluster,
             await silence.wait()
             await record.send(f"{topic}.dlq", record.value)
 
-    running = [asyncio.create_task(worker.run()) for worker in workers]
-    try:
-        async with asyncio.timeout(30):
-            while not all(worker.stats().in_flight for worker in workers):
-                await asyncio.sleep(0.01)
-        cluster.pause(1)
-        silence.set()
-        for worker in workers:
-            worker.stop()
-        async with asyncio.timeout(20):  # Requests and deliveries take 30 s and more until they fail.
-            await asyncio.gather(*running)
-    finally:
-        cluster.resume(1)
-    assert all(worker.stats().succeeded for worker in workers)
+    # Requests and deliveries take 30 s and more until they fail.
+    await end_in_silence(cluster, workers, silence, within_s=20)
 
 
 async def test_memory_is_bounded(cluster: LocalCluster, topic: str) -> None:
