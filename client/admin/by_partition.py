@@ -1,4 +1,4 @@
-"""Answers about partitions, which leaders give one by one."""
+"""Answers about partitions, each from the leader of its partition."""
 
 from __future__ import annotations
 

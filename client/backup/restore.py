@@ -52,7 +52,7 @@ class PreparedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRestore:
-    """A restoration whose segments are all there."""
+    """A restoration for which the store has all segments."""
 
     plan: RestorePlan
     partitions: tuple[PreparedPartition, ...]

@@ -17,7 +17,7 @@ from .places import Place
 
 
 class EnlistingTransaction:
-    """A producer's transaction that acknowledges tasks, as the consumers of these tasks see it."""
+    """The part of a producer's transaction that consumers of its acknowledged tasks need."""
 
     def __init__(self, transactional_id: str, producer: ProducerIdentity) -> None:
         self.transactional_id = transactional_id

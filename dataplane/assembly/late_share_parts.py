@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class LateShareParts:
-    """The parts that serve the records of share groups, once there are any.
+    """The parts that serve the records of share groups, from the first request on.
 
-    Share partitions look up the role of their replica when they are made. So they miss no election before that.
+    A new share partition looks up the role of its replica, so it misses no earlier election.
     """
 
     def __init__(self, make: Callable[[], ShareParts]) -> None:

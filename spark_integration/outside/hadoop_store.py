@@ -109,7 +109,10 @@ class HadoopStore:
         return parse_json(content, f"{self.path}/{path}")
 
     def create(self, path: str, text: str, aside: str) -> bool:
-        """Create a file as a whole. Returns False if it exists. Stores that rename write it to `aside` before."""
+        """Create a file as a whole. Returns False if a file of this name exists.
+
+        A store that renames files first writes the text to `aside`.
+        """
         try:
             with self._calls():
                 if self._renames:

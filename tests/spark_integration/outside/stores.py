@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -16,8 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import java
+from tests.client.objects.store_servers import running
 from tests.spark_integration import hadoop_aws
 
+START_S = 180.0
 HADOOP_VERSION = "3.5.0"
 CACHE = Path("~/.cache/ottla-tests").expanduser() / f"hdfs-{HADOOP_VERSION}"
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -37,7 +36,7 @@ def s3a(spark: SparkSession, folder: Path) -> Iterator[str]:
     if not hadoop_aws.available():
         pytest.skip("needs mvn to fetch hadoop-aws once")
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with _running(folder / "moto.log", command, r"Running on (http://127\.0\.0\.1:\d+)") as address:
+    with running(folder / "moto.log", command, "Running on", START_S) as address:
         urlopen(Request(f"{address}/bucket", method="PUT"), timeout=30).close()
         settings = {
             "fs.s3a.endpoint": address,
@@ -63,23 +62,5 @@ def hdfs(folder: Path) -> Iterator[str]:
         pytest.skip("needs javac, and mvn to fetch HDFS once")
     jars = java.fetched(_POM, CACHE, CACHE / "complete")
     command = ["java", "-Xmx512m", *java.QUICK, "-cp", f"{jars}/*", str(_MINI_HDFS), str(folder / "hdfs")]
-    with _running(folder / "hdfs.log", command, r"Running on (hdfs://\S+)") as address:
+    with running(folder / "hdfs.log", command, "Running on", START_S) as address:
         yield address
-
-
-@contextmanager
-def _running(log: Path, command: Sequence[str], said: str) -> Iterator[str]:
-    """Run a server until the end of the block, and yield the address that it prints."""
-    with (
-        log.open("w") as file,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file) as process,
-    ):
-        try:
-            deadline = time.monotonic() + 180
-            while (found := re.search(said, log.read_text())) is None:
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.02)
-            yield found[1]
-        finally:
-            process.kill()
