@@ -74,6 +74,7 @@ class PartitionLog:
             opened.next_offset,
             has_gaps=opened.has_gaps,
             changed=not opened.is_named,
+            doomed=opened.doomed,
         )
         self.log_end_offset = opened.next_offset
         self.log_start_offset = min(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -46,7 +46,6 @@ from .recovered_epochs import EpochFell, RecoveredEpochs
 from .segment_scan import Findings, NotAsWritten, Scan, rebuild
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-_LEFTOVERS = (DOOMED_SUFFIX, TEMPORARY_SUFFIX)
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +65,9 @@ class OpenedLog:
     """True if the files are in the state that a clean stop leaves."""
     is_named: bool
     """True if the names of the files are durable, too."""
+    doomed: list[Path] = field(default_factory=list)
+    """Files that a process before had renamed for deletion. Unlinking gigabytes takes seconds, so it waits until the
+    broker serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,10 @@ def open_folder(request: OpenRequest) -> OpenedLog:
         without_producers,
     )
     is_named = is_settled and has_segments
-    return OpenedLog(segments, next_offset, epochs, producers, GAPS_MARK in names, is_settled, is_named)
+    doomed = [request.directory / name for name in names if name.endswith(DOOMED_SUFFIX)]
+    return OpenedLog(
+        segments, next_offset, epochs, producers, GAPS_MARK in names, is_settled, is_named, doomed
+    )
 
 
 def _check_end(request: OpenRequest, segments: list[Segment], next_offset: int, epochs: LeaderEpochs) -> None:
@@ -196,7 +201,7 @@ def _find_segments(request: OpenRequest, names: Collection[str]) -> list[Segment
     try:
         for name in names:
             stem, dot, suffix = name.rpartition(".")
-            if name.endswith(_LEFTOVERS):
+            if name.endswith(TEMPORARY_SUFFIX):
                 os.unlink(f"{folder}/{name}")
             elif dot + suffix == LOG_SUFFIX and stem.isdigit():
                 segment = _new_segment(request, int(stem))

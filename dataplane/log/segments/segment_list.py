@@ -4,7 +4,7 @@ and end."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -55,6 +55,7 @@ class SegmentList:
         *,
         has_gaps: bool = False,
         changed: bool = True,
+        doomed: Iterable[Path] = (),
     ) -> None:
         self._directory = directory
         self._files = files
@@ -73,7 +74,7 @@ class SegmentList:
         """True if files were created or renamed since the directory was last flushed."""
         self.has_gaps = has_gaps
         """True if there may be gaps between the offsets of batches."""
-        self.doomed: list[Path] = []
+        self.doomed = list(doomed)
         """Files that were renamed for deletion."""
         self.note_boundary(log_end_offset, self.active.size)
 
