@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog, page_cache
@@ -199,6 +199,7 @@ def test_both_recoveries_find_the_same_state_of_a_log_whose_last_write_was_cut_a
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32), place=st.floats(0, 1), bit=st.none() | st.integers(0, 7))
+@example(seed=6006, place=0.1875, bit=0)
 def test_headers_that_are_skimmed_tell_as_much_as_headers_that_are_read(
     tmp_path_factory: pytest.TempPathFactory, seed: int, place: float, bit: int | None
 ) -> None:
@@ -219,7 +220,11 @@ def test_headers_that_are_skimmed_tell_as_much_as_headers_that_are_read(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(segment_scan, "_TAIL_BYTES", 1)
             patch.setattr(segment_scan, "skim", skim)
-            found.append(_recovered(folder, recovery_point=0, log_start=0, only_process_died=True))
+            try:
+                found.append(_recovered(folder, recovery_point=0, log_start=0, only_process_died=True))
+            except AssertionError as broken:  # A damaged header may have numbers that no broker writes together.
+                assert bit is not None
+                found.append(str(broken))
     assert found[0] == found[1]
 
 
