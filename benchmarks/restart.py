@@ -96,7 +96,7 @@ def refuse_without_room(load: Load) -> None:
 
 async def fill(cluster: Cluster, topic: str, load: Load) -> None:
     """Write the same batch again and again, to all partitions in turn."""
-    batch = encode_batch([(None, b"x" * RECORD_BYTES, 1_700_000_000_000)] * BATCH_RECORDS)
+    batch = encode_batch([(None, b"x" * RECORD_BYTES, int(time.time() * 1e3))] * BATCH_RECORDS)
     (broker,) = cluster.brokers
     connection = await connect(BrokerAddress(broker.id, "127.0.0.1", broker.port), client_id="benchmark")
     turns = asyncio.Semaphore(IN_FLIGHT)

@@ -1,11 +1,13 @@
-"""Records that a Worker's handlers finish per second, beside other loops: plain reading, aiokafka, and FastStream.
+"""Records that a Worker's handlers finish per second, beside other loops: plain reading, aiokafka, and libraries that
+are installed.
 
     python -m benchmarks.worker [--records N] [--rounds N] [--record FILE]
 
 One broker, a topic of 8 partitions with 1,000 keys, and two handlers: one does nothing, one sleeps for 10 ms.
-The plain loops work on one record at a time. FastStream is measured if it is installed, with 64 records at a time in no
-order (`max_workers`). The table has the best round of each, and the processor's time for a record, which other programs
-of the machine disturb less.
+The plain loops work on one record at a time. Two libraries are measured if they are installed: FastStream with 64
+records at a time in no order (`max_workers`), and pyrallel-consumer with 64 records at a time in the order of keys. The
+table has the best round of each, and the processor's time for a record, which other programs of the machine disturb
+less.
 """
 
 from __future__ import annotations
@@ -125,6 +127,33 @@ async def with_faststream(servers: str, group: str, counted: Counted) -> None:
         await counted.ended.wait()
 
 
+async def with_pyrallel(servers: str, group: str, counted: Counted) -> None:
+    """Work with pyrallel-consumer's engine for coroutines, 64 records at a time."""
+    from pyrallel_consumer import PyrallelConsumer  # type: ignore[import-not-found]
+    from pyrallel_consumer.config import (  # type: ignore[import-not-found]
+        ExecutionConfig,
+        KafkaConfig,
+        ParallelConsumerConfig,
+    )
+
+    async def handle(_: object) -> None:
+        await counted.work()
+
+    execution = ExecutionConfig(mode="async", max_in_flight=CONCURRENCY)
+    settings = KafkaConfig(
+        BOOTSTRAP_SERVERS=servers,
+        CONSUMER_GROUP=group,
+        dlq_enabled=False,
+        parallel_consumer=ParallelConsumerConfig(ordering_mode="key_hash", execution=execution),
+    )
+    consumer = PyrallelConsumer(settings, handle, TOPIC)
+    await consumer.start()
+    try:
+        await counted.ended.wait()
+    finally:
+        await consumer.stop()
+
+
 LOOPS = {
     "Worker": with_worker,
     "async for over Consumer": with_consumer,
@@ -132,6 +161,8 @@ LOOPS = {
 }
 if importlib.util.find_spec("faststream") is not None:
     LOOPS["FastStream, max_workers=64"] = with_faststream
+if importlib.util.find_spec("pyrallel_consumer") is not None:
+    LOOPS["pyrallel-consumer, max_in_flight=64"] = with_pyrallel
 IN_ORDER = ("async for over Consumer", "aiokafka")
 """The loops that work on one record at a time, and get fewer records of 10 ms."""
 
