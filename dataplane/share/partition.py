@@ -34,7 +34,6 @@ from .states import (
     Changing,
     DeathReason,
     Delayed,
-    DurableState,
     Pending,
     State,
     StateBatch,
@@ -42,6 +41,8 @@ from .states import (
     add_batch,
     deadline_of,
     durable_batch,
+    restored_state,
+    without_lock,
 )
 from .transaction_effects import TYPES, committed, finished_parts
 from .transitions import DeadRecords, Transition
@@ -94,7 +95,7 @@ class SharePartition:
                 )
             if batch.first > runs.end:
                 runs.extend(batch.first - 1, UNTOUCHED)
-            runs.extend(batch.last, _restored(batch))
+            runs.extend(batch.last, restored_state(batch))
             if batch.not_before_ms:
                 partition._deadlines.add(batch.not_before_ms, batch.first, batch.last)
             behind = batch.last + 1
@@ -348,14 +349,17 @@ class SharePartition:
 
     # ------------------------------------------------------------ ends of locks, sessions and dead letters
 
-    def release(self, member_id: str) -> Transition:
+    def release(self, member_id: str, now_ms: int) -> Transition:
         """Release all records that a member holds, since its share session has ended.
 
+        Its locks end now: if this write fails, or that of a change on its way, `expire` releases the records again.
         The count stays, as in Kafka. If it fell, a record at which each member stops would be delivered for ever.
         """
+        runs, may_hold = self._runs, member_id in self._runs.held or bool(self._transitions)
         transition = self._begin()
-        if member_id in self._runs.held:
-            for first, last, state in self._runs.all_runs():
+        if may_hold:
+            runs.update(runs.start, runs.end - 1, lambda state: without_lock(state, member_id, now_ms))
+            for first, last, state in runs.all_runs():
                 if isinstance(state, Acquired) and state.member_id == member_id:
                     self._change(transition, first, last, self._put_back)
         return self._seal(transition)
@@ -581,15 +585,3 @@ class SharePartition:
         for _, _, state in self._runs.all_runs():
             assert not isinstance(state, Changing) or state.transition in self._transitions
             assert not isinstance(state, Pending) or state.transaction in self._transactions
-
-
-def _restored(batch: StateBatch) -> State:
-    match batch.state:
-        case DurableState.ACKNOWLEDGED:
-            return ACKNOWLEDGED
-        case DurableState.ARCHIVED:
-            return ARCHIVED
-        case DurableState.AVAILABLE if batch.not_before_ms:
-            return Delayed(batch.delivery_count, batch.not_before_ms)
-        case DurableState.AVAILABLE:
-            return Available(batch.delivery_count)

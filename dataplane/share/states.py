@@ -14,7 +14,7 @@ object.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import ClassVar, NamedTuple
 
@@ -174,6 +174,29 @@ def durable_batch(first: int, last: int, state: State) -> StateBatch | None:
         case Acquired(delivery_count=count) | Pending(delivery_count=count) | Archiving(delivery_count=count):
             count -= 1
     return StateBatch(first, last, DurableState.AVAILABLE, count) if count else None
+
+
+def restored_state(batch: StateBatch) -> State:
+    """Return the state of the records of a durable batch: the inverse of `durable_batch`."""
+    match batch.state:
+        case DurableState.ACKNOWLEDGED:
+            return ACKNOWLEDGED
+        case DurableState.ARCHIVED:
+            return ARCHIVED
+        case DurableState.AVAILABLE if batch.not_before_ms:
+            return Delayed(batch.delivery_count, batch.not_before_ms)
+        case DurableState.AVAILABLE:
+            return Available(batch.delivery_count)
+
+
+def without_lock(state: State, member_id: str, now_ms: int) -> State:
+    """Return the state once a member's lock has ended. A change on its way stays, and has no lock if it fails."""
+    match state:
+        case Acquired() if state.member_id == member_id:
+            return replace(state, deadline_ms=min(state.deadline_ms, now_ms))
+        case Changing(before=Acquired() as before) if before.member_id == member_id:
+            return replace(state, before=replace(before, deadline_ms=min(before.deadline_ms, now_ms)))
+    return state
 
 
 def add_batch(batches: list[StateBatch], batch: StateBatch) -> None:

@@ -433,9 +433,10 @@ class LedPartition:
         done(error)
 
     def release(self, member_id: str, done: Written) -> None:
-        """Release all records that a member holds, since its share session has ended. Raises KafkaError."""
+        """Release all records that a member holds, since its share session has ended. If the write fails, `done` gets
+        the error, and the write is repeated until the leadership ends. Raises KafkaError."""
         share = self._served()
-        self._submit(share.release(member_id), done)
+        self._submit(share.release(member_id, self._services.monotonic_ms()), done)
 
     def _submit(self, transition: Transition, done: Written) -> None:
         share = self._share

@@ -206,5 +206,5 @@ class ShareSessions:
 
 
 def _ignore_outcome(ended: Callable[[], None], _error: KafkaError | None) -> None:
-    """End a step. A record whose release was not written is released when its lock ends."""
+    """End a step. A release that was not written is written again, and the answer does not wait for it."""
     ended()

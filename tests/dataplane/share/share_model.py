@@ -191,6 +191,19 @@ class Model:
                 else:
                     self.change(offset, self.outcome(kind, state.delivery_count, not_before_ms), transition)
 
+    def release(self, member: str, now_ms: int, transition: Transition) -> None:
+        """Put back the records of a member. None of them is locked after a failed write."""
+        for offset, state in tuple(self.states.items()):
+            before = state.before if isinstance(state, Changing) else state
+            if not isinstance(before, Acquired) or before.member_id != member:
+                continue
+            unlocked = Acquired(member, before.delivery_count, min(before.deadline_ms, now_ms))
+            if isinstance(state, Changing):
+                self.states[offset] = Changing(unlocked, state.after, state.transition)
+            else:
+                self.states[offset] = unlocked
+                self.change(offset, self.put_back(before.delivery_count), transition)
+
     def end_transition(self, transition: Transition, *, is_committed: bool) -> None:
         for offset, state in self.states.items():
             if isinstance(state, Changing) and state.transition is transition:

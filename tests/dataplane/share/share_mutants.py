@@ -88,7 +88,7 @@ def acknowledgement_by_a_stranger() -> Iterator[None]:
     """A member whose lock has ended acknowledges the record that another member processes now."""
 
     def check_held(self: SharePartition, _member_id: str, ranges: Iterable[AcknowledgedRange]) -> None:
-        for first, last, _ in ranges:
+        for first, last, _, _ in ranges:
             if last >= self.end_offset > self.start_offset:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "")
             if last >= self.end_offset or not all(
@@ -104,7 +104,7 @@ def acknowledgement_by_a_stranger() -> Iterator[None]:
 def release_of_another_member() -> Iterator[None]:
     """The end of a session releases the records of all members."""
 
-    def release(self: SharePartition, _member_id: str) -> Transition:
+    def release(self: SharePartition, _member_id: str, _now_ms: int) -> Transition:
         transition = self._begin()
         for first, last, state in self._runs.all_runs():
             if isinstance(state, Acquired):
@@ -112,6 +112,13 @@ def release_of_another_member() -> Iterator[None]:
         return self._seal(transition)
 
     with patch.object(SharePartition, "release", release):
+        yield
+
+
+@mutant
+def release_given_up() -> Iterator[None]:
+    """The records of a closed session keep their locks if their release was not written."""
+    with patch.object(partition_module, "without_lock", lambda state, *_args: state):
         yield
 
 

@@ -275,7 +275,7 @@ class OrderedHistory(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from("ab"))
     def release(self, member: str) -> None:
-        self.open.append(self.share.release(member))
+        self.open.append(self.share.release(member, self.now_ms))
 
     @precondition(lambda self: self.share.dead_letters())
     @rule()

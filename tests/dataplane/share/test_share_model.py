@@ -199,11 +199,8 @@ class ShareHistory(RuleBasedStateMachine):
 
     @rule(member=MEMBERS)
     def release(self, member: str) -> None:
-        transition = self.share.release(member)
-        for offset in self.model.where(
-            lambda state: isinstance(state, Acquired) and state.member_id == member
-        ):
-            self.model.change(offset, self.model.put_back(self._count(offset)), transition)
+        transition = self.share.release(member, self.now_ms)
+        self.model.release(member, self.now_ms, transition)
         self._opened(transition)
 
     def _count(self, offset: int) -> int:

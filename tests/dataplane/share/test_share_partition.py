@@ -359,7 +359,7 @@ def test_a_closed_session_releases_the_records_of_its_member_alone() -> None:
     share = partition()
     acquire(share, "a", (0, 4))
     acquire(share, "b", (5, 9))
-    share.commit(share.release("a"))
+    share.commit(share.release("a", 0))
     share.check()
     assert acquire(share, "c", (0, 9)) == [(0, 4, 2)]
     acknowledge(share, "b", 5, 9, ACCEPT)
@@ -369,15 +369,40 @@ def test_the_end_of_a_session_keeps_the_delivery_count() -> None:
     share = partition(delivery_limit=2)
     for count in (1, 2):
         assert acquire(share, "a", (0, 0)) == [(0, 0, count)]
-        transition = share.release("a")
+        transition = share.release("a", 0)
         share.commit(transition)
     assert transition.batches == (StateBatch(0, 0, DurableState.ARCHIVED),)
     assert share.start_offset == 1
 
 
 def test_the_release_of_a_member_without_records_is_empty() -> None:
-    transition = partition().release("a")
+    transition = partition().release("a", 0)
     assert (transition.batches, transition.spans) == ((), [])
+
+
+def test_the_next_expiry_repeats_a_release_whose_write_has_failed() -> None:
+    share = partition()
+    acquire(share, "a", (0, 4))
+    acquire(share, "b", (5, 9))
+    share.roll_back(share.release("a", 10))
+    assert share.next_expiry_ms() == 10
+    acquire(share, "a", (10, 14), now_ms=10)
+    share.commit(share.expire(10))
+    share.check()
+    assert acquire(share, "c", (0, 14), now_ms=10) == [(0, 4, 2)], "the member's new records keep their locks"
+
+
+def test_the_next_expiry_releases_records_of_a_closed_session_whose_acknowledgement_has_failed() -> None:
+    share = partition()
+    acquire(share, "a", (0, 4))
+    acknowledgement = share.acknowledge("a", [AcknowledgedRange(0, 4, (ACCEPT,))], 0)
+    released = share.release("a", 10)
+    assert released.spans == []
+    share.commit(released)
+    share.roll_back(acknowledgement)
+    assert share.next_expiry_ms() == 10
+    share.commit(share.expire(10))
+    assert acquire(share, "b", (0, 4)) == [(0, 4, 2)]
 
 
 # ---------------------------------------------------------------- the start of the log
@@ -509,7 +534,7 @@ def test_a_transaction_holds_records_without_a_lock_until_it_commits() -> None:
     )
     share.check()
     assert refusal(share, "a", (0, 0, (ACCEPT,))) is ErrorCode.INVALID_RECORD_STATE
-    share.commit(share.release("a"))
+    share.commit(share.release("a", 0))
     share.commit(share.expire(10 * LOCK_MS))
     assert share.next_fetch_offset() == 3
     transition = share.settle("t", committed)

@@ -207,6 +207,39 @@ async def test_a_lock_whose_end_cannot_be_written_ends_later(broker: ShareBroker
     assert broker.partitions.counters.failed_writes == 2
 
 
+@pytest.mark.parametrize("is_closed", [True, False], ids=["a request", "the connection"])
+async def test_the_records_of_an_ended_session_are_released_though_a_coordinator_fails(
+    broker: ShareBroker, is_closed: bool
+) -> None:
+    broker.set(share__record__lock__duration__ms=60_000)
+    broker.write(2)
+    member, other = Member(broker), Member(broker, "n")
+    assert await member.take() == [(0, 1, 1)]
+    broker.persister.refusals = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT]
+    if is_closed:
+        member.epoch = -1
+        assert (await member.acknowledge()).error_code == 0
+    else:
+        member.wire.close()
+    assert await other.take() == [(0, 1, 2)]
+    assert broker.partitions.counters.failed_writes == 2
+
+
+async def test_a_session_ends_while_the_write_of_its_acknowledgement_fails(broker: ShareBroker) -> None:
+    broker.set(share__record__lock__duration__ms=60_000)
+    broker.write(2)
+    member, other = Member(broker), Member(broker, "n")
+    assert await member.take() == [(0, 1, 1)]
+    broker.persister.hold()
+    acknowledged = asyncio.create_task(member.acknowledge((0, 1, [ACCEPT])))
+    await until(lambda: broker.persister.held, "a write")
+    member.wire.close()
+    broker.persister.refusals = [ErrorCode.REQUEST_TIMED_OUT]
+    broker.persister.go_on()
+    assert await other.take() == [(0, 1, 2)]
+    acknowledged.cancel()
+
+
 async def test_at_the_limit_of_deliveries_a_record_is_archived(broker: ShareBroker) -> None:
     broker.set(share__delivery__count__limit=2)
     broker.write(1)
