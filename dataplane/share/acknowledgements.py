@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from .states import AcknowledgeType
 
 ALL_TYPES = frozenset(AcknowledgeType)
+_TYPES = {int(kind): kind for kind in AcknowledgeType}
 DELAY_MAX_MS = 7 * 24 * 3_600_000
 """Longest delay of released records."""
 TRANSACTIONAL_TYPES = ALL_TYPES - {AcknowledgeType.RENEW}
@@ -25,15 +26,40 @@ class AcknowledgedRange(NamedTuple):
     delay_ms: int = 0
     """Time for which nobody gets the released records."""
 
-    def by_type(self) -> Iterator[tuple[int, int, AcknowledgeType]]:
-        """Yield first and last offset of neighbours with one type, and their type."""
-        if len(self.types) == 1:
-            yield self.first, self.last, AcknowledgeType(self.types[0])
-            return
-        first = self.first
-        for number, neighbours in groupby(self.types):
+
+class AcknowledgedPart(NamedTuple):
+    """A range of offsets with one type and one delay."""
+
+    first: int
+    last: int
+    type: AcknowledgeType
+    delay_ms: int
+
+
+def parts_of(ranges: Iterable[AcknowledgedRange]) -> list[AcknowledgedPart]:
+    """Return checked ranges as the fewest parts, in the same order."""
+    parts: list[AcknowledgedPart] = []
+    first, behind, kind, delay = 0, 0, None, 0
+    for begin, number, end, delay_ms in _single_types(ranges):
+        if begin != behind or number != kind or delay_ms != delay:
+            if kind is not None:
+                parts.append(AcknowledgedPart(first, behind - 1, _TYPES[kind], delay))
+            first, kind, delay = begin, number, delay_ms
+        behind = end
+    if kind is not None:
+        parts.append(AcknowledgedPart(first, behind - 1, _TYPES[kind], delay))
+    return parts
+
+
+def _single_types(ranges: Iterable[AcknowledgedRange]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the first offset of neighbours with one type, the type, the offset behind them, and their delay."""
+    for first, last, types, delay_ms in ranges:
+        if len(types) == 1:
+            yield first, types[0], last + 1, delay_ms
+            continue
+        for number, neighbours in groupby(types):
             behind = first + sum(1 for _ in neighbours)
-            yield first, behind - 1, AcknowledgeType(number)
+            yield first, number, behind, delay_ms
             first = behind
 
 
@@ -59,7 +85,7 @@ def check_ranges(
             raise _invalid(
                 f"range {first}-{last} has {len(types)} types; allowed are 1 and {last + 1 - first}"
             )
-        for number in set(types):
+        for number in types if len(types) == 1 else set(types):
             if number not in allowed:
                 raise _invalid(
                     f"range {first}-{last} has type {number}; allowed are {', '.join(map(str, sorted(allowed)))}"

@@ -15,12 +15,13 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .acknowledgements import TRANSACTIONAL_TYPES, AcknowledgedRange, check_ranges
+from .acknowledgements import TRANSACTIONAL_TYPES, AcknowledgedRange, check_ranges, parts_of
 from .acquisition import AcquiredRange, Acquisition
+from .changes import After, beginning, hold, renewal
 from .deadlines import Deadlines
 from .key_order import KeyOrder, ReadKeys
 from .limits import AcquireMode, ShareLimits
-from .state_runs import StateRuns
+from .state_runs import Change, StateRuns
 from .states import (
     ACKNOWLEDGED,
     ARCHIVED,
@@ -46,9 +47,6 @@ from .states import (
 )
 from .transaction_effects import TYPES, committed, finished_parts
 from .transitions import DeadRecords, Transition
-
-After = Callable[[int], State]
-"""The state after a change, for a delivery count."""
 
 
 class ShareSnapshot(NamedTuple):
@@ -292,41 +290,46 @@ class SharePartition:
         """
         check_ranges(ranges)
         self._check_held(member_id, ranges)
-        transition = self._begin()
-        for acknowledged in ranges:
-            not_before_ms = now_ms + acknowledged.delay_ms if acknowledged.delay_ms else 0
-            for first, last, kind in acknowledged.by_type():
-                if kind is AcknowledgeType.RENEW:
-                    self._renew(first, last, now_ms + self.limits.lock_duration_ms)
-                else:
-                    self._change(transition, first, last, self._outcome(kind, not_before_ms))
+        transition, parts = self._begin(), parts_of(ranges)
+        deadline_ms = now_ms + self.limits.lock_duration_ms
+        changes: dict[tuple[AcknowledgeType, int], Change] = {}
+        for _, _, kind, delay_ms in parts:
+            if (kind, delay_ms) in changes:
+                continue
+            after = self._outcome(kind, now_ms + delay_ms if delay_ms else 0)
+            is_renewal = kind is AcknowledgeType.RENEW
+            changes[kind, delay_ms] = renewal(deadline_ms) if is_renewal else beginning(transition, after)
+        self._runs.update_all((first, last, changes[kind, delay]) for first, last, kind, delay in parts)
+        for first, last, kind, _ in parts:
+            if kind is AcknowledgeType.RENEW:
+                self._add_deadline(deadline_ms, first, last)
+            else:
+                transition.spans.append((first, last))
         return self._seal(transition)
 
     def _check_held(self, member_id: str, ranges: Iterable[AcknowledgedRange]) -> None:
         runs = self._runs
+
+        def is_held(state: State) -> bool:
+            return isinstance(state, Acquired) and state.member_id == member_id
+
+        # The member holds the records from the one offset up to the other. Earlier ranges were checked.
+        held_from = held_to = runs.start
         for first, last, _, _ in ranges:
             if last >= runs.end > runs.start:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
                     f"Acknowledgement: range {first}-{last} ends behind offset {runs.end - 1}, the last acquired.",
                 )
-            is_held = last < runs.end and all(
-                isinstance(state, Acquired) and state.member_id == member_id
-                for _, _, state in runs.runs(first, last)
-            )
-            if not is_held:
+            if (held_from <= first and last < held_to) or last < runs.start:
+                continue
+            held_from = max(first, runs.start)
+            held_to = runs.end_of_states(held_from, last, is_held) if last < runs.end else held_from
+            if last >= held_to:
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD_STATE,
                     f"Acknowledgement: member {member_id} does not hold all records of range {first}-{last}.",
                 )
-
-    def _renew(self, first: int, last: int, deadline_ms: int) -> None:
-        def renewed(state: State) -> State:
-            assert isinstance(state, Acquired)
-            return Acquired(state.member_id, state.delivery_count, deadline_ms)
-
-        self._runs.update(first, last, renewed)
-        self._add_deadline(deadline_ms, first, last)
 
     def _outcome(self, kind: AcknowledgeType, not_before_ms: int = 0) -> After:
         """Return the state after an acknowledgement, as a function of the delivery count."""
@@ -423,19 +426,16 @@ class SharePartition:
         """
         check_ranges(ranges, TRANSACTIONAL_TYPES, delay_max_ms=0)
         self._check_held(member_id, ranges)
+        changes = {kind: hold(transaction, kind) for kind in TRANSACTIONAL_TYPES}
+        parts = parts_of(ranges)
+        self._runs.update_all((part.first, part.last, changes[part.type]) for part in parts)
+        spans = [(part.first, part.last) for part in parts]
+        if spans:
+            self._transactions.setdefault(transaction, []).extend(spans)
         batches: list[StateBatch] = []
-        for acknowledged in ranges:
-            for first, last, kind in acknowledged.by_type():
-
-                def held(state: State, kind: AcknowledgeType = kind) -> State:
-                    assert isinstance(state, Acquired)
-                    return Pending(transaction, state.member_id, state.delivery_count, kind)
-
-                self._runs.update(first, last, held)
-                self._transactions.setdefault(transaction, []).append((first, last))
-                for run_first, run_last, state in self._runs.runs(first, last):
-                    assert isinstance(state, Pending)
-                    add_batch(batches, committed(run_first, run_last, state))
+        for first, last, state in self._runs.runs_in(spans):
+            assert isinstance(state, Pending)
+            add_batch(batches, committed(first, last, state))
         return tuple(batches)
 
     def restore_pending(self, transaction: Hashable, batches: Iterable[StateBatch]) -> None:
@@ -481,32 +481,26 @@ class SharePartition:
 
     def _change(self, transition: Transition, first: int, last: int, after: After) -> None:
         """Begin the change of all records between two offsets."""
-        begun: dict[State, Changing] = {}
-
-        def change(state: State) -> State:
-            changing = begun.get(state)
-            if changing is None:
-                assert isinstance(state, Acquired | Pending | Archiving)
-                changing = begun[state] = Changing(state, after(state.delivery_count), transition)
-            return changing
-
-        self._runs.update(first, last, change)
+        self._runs.update(first, last, beginning(transition, after))
         transition.spans.append((first, last))
 
     def _seal(self, transition: Transition) -> Transition:
         """Set the batches, dead letters and start offset of a transition that has all its changes."""
         batches: list[StateBatch] = []
         letters: list[DeadRecords] = []
-        for span in transition.spans:
-            for first, last, state in self._runs.runs(*span):
-                assert isinstance(state, Changing)
-                after = state.after
-                if isinstance(after, Archiving):
-                    letters.append(DeadRecords(first, last, after.delivery_count, after.reason))
-                    continue
-                batch = durable_batch(first, last, after)
-                if batch is not None and batch != durable_batch(first, last, state.before):
-                    add_batch(batches, batch)
+        transition.spans.sort()
+        # Many records share an object for their state.
+        known: dict[int, StateBatch | None] = {}
+        for first, last, state in self._runs.runs_in(transition.spans):
+            assert isinstance(state, Changing)
+            after = state.after
+            if isinstance(after, Archiving):
+                letters.append(DeadRecords(first, last, after.delivery_count, after.reason))
+                continue
+            if id(state) not in known:
+                known[id(state)] = _new_durable(state)
+            if (batch := known[id(state)]) is not None:
+                add_batch(batches, StateBatch(first, last, *batch[2:]))
         transition.batches, transition.dead_letters = tuple(batches), tuple(letters)
         start = self._start_after(transition)
         if batches and start > self._announced_start:
@@ -547,15 +541,16 @@ class SharePartition:
                 return choose(state)
             return state
 
-        for span in transition.spans:
-            self._runs.update(*span, ended)
-            self._finish_keys(*span)
-            self._block_keys(*span)
-            for first, last, state in self._runs.runs(*span):
-                if (deadline_ms := deadline_of(state)) != NEVER_MS:
-                    self._add_deadline(deadline_ms, first, last)
-                elif isinstance(state, Pending):
-                    self._transactions.setdefault(state.transaction, []).append((first, last))
+        self._runs.update_all((first, last, ended) for first, last in transition.spans)
+        if self._order is not None:
+            for span in transition.spans:
+                self._finish_keys(*span)
+                self._block_keys(*span)
+        for first, last, state in self._runs.runs_in(transition.spans):
+            if (deadline_ms := deadline_of(state)) != NEVER_MS:
+                self._add_deadline(deadline_ms, first, last)
+            elif isinstance(state, Pending):
+                self._transactions.setdefault(state.transaction, []).append((first, last))
 
     def _add_deadline(self, deadline_ms: int, first: int, last: int) -> None:
         """Add a deadline. Once most deadlines are outdated, the queue is built again from the runs."""
@@ -585,3 +580,9 @@ class SharePartition:
         for _, _, state in self._runs.all_runs():
             assert not isinstance(state, Changing) or state.transition in self._transitions
             assert not isinstance(state, Pending) or state.transaction in self._transactions
+
+
+def _new_durable(state: Changing) -> StateBatch | None:
+    """Return the durable form of a record after its change; None if the change does not alter the form."""
+    batch = durable_batch(0, 0, state.after)
+    return batch if batch != durable_batch(0, 0, state.before) else None

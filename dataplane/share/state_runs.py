@@ -5,13 +5,18 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from .states import ARCHIVED, Acquired, State
 
 Run = tuple[int, int, State]
 """First and last offset of neighbours with one state, and their state."""
+Change = Callable[[State], State]
+"""A function that returns the state after a change."""
+
+_PASSED_MAX = 8
+"""Maximum number of runs for each change that one walk over all changes may pass."""
 
 
 class StateRuns:
@@ -58,6 +63,32 @@ class StateRuns:
             index += 1
         return found
 
+    def runs_in(self, spans: Iterable[tuple[int, int]]) -> Iterator[Run]:
+        """Yield the runs in ranges of offsets, as `runs` returns them for each. The ranges are in order, and do not
+        overlap. The window may not change meanwhile."""
+        firsts, states, start, end = self._firsts, self._states, self.start, self.end
+        index, run_first, behind = -1, start, start
+        for first, last in spans:
+            first, last = first if first > start else start, last if last < end else end - 1
+            if first > last:
+                continue
+            if first >= behind:
+                index = bisect_right(firsts, first, index + 1) - 1
+                run_first, behind = firsts[index], firsts[index + 1] if index + 1 < len(firsts) else end
+            while behind <= last:
+                yield first if first > run_first else run_first, behind - 1, states[index]
+                index, run_first = index + 1, behind
+                behind = firsts[index + 1] if index + 1 < len(firsts) else end
+            yield first if first > run_first else run_first, last, states[index]
+
+    def end_of_states(self, offset: int, last: int, has: Callable[[State], bool]) -> int:
+        """Return the first offset behind the neighbouring runs whose states pass a test, from the run with an offset of
+        the window up to the run with another; the begin of the first run if its state does not pass."""
+        firsts, index = self._firsts, bisect_right(self._firsts, offset) - 1
+        while index < len(firsts) and firsts[index] <= last and has(self._states[index]):
+            index += 1
+        return firsts[index] if index < len(firsts) else self.end
+
     def all_runs(self) -> list[Run]:
         """Return all runs of the window."""
         return self.runs(self.start, self.end - 1)
@@ -92,36 +123,60 @@ class StateRuns:
         """Replace each state between two offsets of the window by this state."""
         self.update(first, last, lambda _state: state)
 
-    def update(self, first: int, last: int, change: Callable[[State], State]) -> None:
+    def update(self, first: int, last: int, change: Change) -> None:
         """Replace each state between two offsets of the window by `change(state)`."""
         first, last = max(first, self.start), min(last, self.end - 1)
-        if first > last:
+        if first <= last:
+            self._walk([(first, last, change)])
+
+    def update_all(self, changes: Iterable[tuple[int, int, Change]]) -> None:
+        """Make changes as `update` does. Their ranges are in the order of offsets, and do not overlap.
+
+        If they change a good part of the runs between the first and the last, one walk over these runs makes them all.
+        """
+        start, end = self.start, self.end
+        cut = [
+            (begin, behind - 1, change)
+            for first, last, change in changes
+            if (begin := first if first > start else start) < (behind := last + 1 if last < end else end)
+        ]
+        if not cut:
             return
+        passed = bisect_right(self._firsts, cut[-1][1]) - bisect_right(self._firsts, cut[0][0])
+        if passed <= _PASSED_MAX * len(cut):
+            self._walk(cut)
+            return
+        for change in cut:
+            self._walk([change])
+
+    def _walk(self, changes: Sequence[tuple[int, int, Change]]) -> None:
         firsts, states = self._firsts, self._states
-        begin, behind = bisect_right(firsts, first) - 1, bisect_right(firsts, last)
-        new = _Runs()
-        index, run_first = begin, first
-        if firsts[begin] < first:
-            new.add(firsts[begin], states[begin])
-        elif begin > 0:
-            # The neighbour before may merge with the first changed run.
-            begin -= 1
-            new.add(firsts[begin], states[begin])
-        while index < behind:
+        begin = max(0, bisect_left(firsts, changes[0][0]) - 1)
+        behind = min(len(firsts), bisect_right(firsts, changes[-1][1]) + 1)
+        new, number = _Runs(), 0
+        first, last, change = changes[0]
+        for index in range(begin, behind):
+            # The neighbours of the changed runs are among these: they may merge with them.
+            position, before = firsts[index], states[index]
             run_end = firsts[index + 1] if index + 1 < len(firsts) else self.end
-            before = states[index]
-            after = change(before)
-            if after is not before:
-                length = min(run_end, last + 1) - run_first
-                self._count(before, -length)
-                self._count(after, length)
-            new.add(run_first, after)
-            index, run_first = index + 1, run_end
-        if last + 1 < run_first:
-            new.add(last + 1, states[behind - 1])
-        elif behind < len(firsts):
-            new.add(firsts[behind], states[behind])
-            behind += 1
+            while first < run_end:
+                if position < first:
+                    new.add(position, before)
+                after = change(before)
+                changed_from = first if first > position else position
+                position = last + 1 if last < run_end else run_end
+                if after is not before:
+                    self._count(before, changed_from - position)
+                    self._count(after, position - changed_from)
+                new.add(changed_from, after)
+                if last >= run_end:
+                    break
+                number += 1
+                first, last, change = (
+                    changes[number] if number < len(changes) else (self.end, self.end, change)
+                )
+            if position < run_end:
+                new.add(position, before)
         self._replace(begin, behind, new)
 
     def _replace(self, begin: int, behind: int, new: _Runs) -> None:

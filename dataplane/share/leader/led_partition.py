@@ -15,7 +15,7 @@ from ...coordinated_log.transactional_producer import TransactionalProducer
 from ...log import LogSlice
 from ...log.segments.aborted_transaction import AbortedTransaction
 from ...runtime.retained_bytes import RetainedClaim
-from ..acknowledgements import AcknowledgedRange
+from ..acknowledgements import AcknowledgedRange, parts_of
 from ..acquisition import AcquiredRange
 from ..limits import AcquireMode
 from ..partition import SharePartition
@@ -427,9 +427,8 @@ class LedPartition:
     ) -> None:
         if error is None:
             counts = self._services.counters.acknowledged
-            for acknowledged in ranges:
-                for first, last, kind in acknowledged.by_type():
-                    counts[kind] += last + 1 - first
+            for first, last, kind, _ in parts_of(ranges):
+                counts[kind] += last + 1 - first
         done(error)
 
     def release(self, member_id: str, done: Written) -> None:
@@ -460,14 +459,14 @@ class LedPartition:
         share = self._share
         assert share is not None
         # Always with the start offset: without it the stored count of finished offsets would stay, too.
-        start_offset = max(start_offset, share.start_offset)
+        start_offset, ahead_ms = max(start_offset, share.start_offset), self._services.wall_ahead_ms()
         await self._services.persister.write(
             *self.key,
             state_epoch=self.state_epoch,
             leader_epoch=self.leader_epoch,
             start_offset=start_offset,
             delivery_complete=complete_after(share, start_offset, batches),
-            batches=[batch.shifted(self._services.wall_ahead_ms()) for batch in batches],
+            batches=[batch.shifted(ahead_ms) for batch in batches],
         )
 
     def _written(self, changes: Sequence[PendingChange], error: KafkaError | None) -> None:

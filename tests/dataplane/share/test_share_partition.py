@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cProfile
+
 import pytest
 
 from ottla.dataplane.share.acknowledgements import AcknowledgedRange
@@ -350,6 +352,25 @@ def test_with_a_limit_of_two_nothing_is_delivered_alone() -> None:
     acquire(share, "a", (0, 4))
     acknowledge(share, "a", 0, 4, RELEASE)
     assert acquire(share, "a", (0, 4)) == [(0, 4, 2)]
+
+
+@pytest.mark.parametrize(
+    ("types", "calls_each"),
+    [((ACCEPT,), 20), ((ACCEPT, RELEASE), 60), ((RENEW, ACCEPT), 60)],
+    ids=["one type", "two types", "renewals"],
+)
+def test_many_ranges_are_changed_together(types: tuple[int, ...], calls_each: int) -> None:
+    """Each range cost 120 calls of functions, so that 24,000 ranges took 0.35 s."""
+    count = 3_000
+    share = partition()
+    acquire(share, "a", (0, count - 1))
+    ranges = [AcknowledgedRange(o, o, (types[o % len(types)],)) for o in range(count)]
+    profile = cProfile.Profile()
+    profile.enable()
+    share.commit(share.acknowledge("a", ranges, 0))
+    profile.disable()
+    share.check()
+    assert sum(entry.callcount for entry in profile.getstats()) < calls_each * count
 
 
 # ---------------------------------------------------------------- ends of sessions
