@@ -30,7 +30,6 @@ from ...protocol.settings.config_keys import (
     check_topic_configs,
     is_dynamic,
     is_sensitive,
-    unknown_key,
 )
 from ...protocol.settings.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ...protocol.settings.config_share import BY_KEY, ORDERING
@@ -165,7 +164,8 @@ def _checked(kind: int, name: str, value: str) -> str:
     what = "group config name" if kind == ResourceType.GROUP else "client metrics configuration"
     key = _KEYS[kind].get(name)
     if key is None:
-        raise unknown_key(name, _KEYS[kind], what)
+        # These resources have few settings, so the error lists them.
+        raise ConfigError(f"Unknown {what}: {name}; allowed are {', '.join(sorted(_KEYS[kind]))}")
     return key.normal(value)
 
 

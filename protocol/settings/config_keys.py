@@ -38,7 +38,6 @@ __all__ = [
     "is_sensitive",
     "looks_secret",
     "node_key",
-    "unknown_key",
     "why_ignored",
 ]
 
@@ -52,7 +51,7 @@ def node_key(name: str) -> ConfigKey | None:
     return NODE_KEYS.get(name) or key_of_listener(name, NODE_KEYS) or key_of_metrics(name, NODE_KEYS)
 
 
-def unknown_key(name: str, known: Iterable[str], what: str = "configuration") -> ConfigError:
+def _unknown_key(name: str, known: Iterable[str], what: str = "configuration") -> ConfigError:
     """Return the error for an unknown key, with a hint at the nearest known one."""
     meant = _nearest(name, tuple(known))
     hint = f": did you mean {meant}?" if meant else ""
@@ -69,7 +68,7 @@ def check_topic_config(name: str, value: str) -> str:
     cannot have."""
     key = TOPIC_KEYS.get(name)
     if key is None:
-        raise unknown_key(name, TOPIC_KEYS, "topic config name")
+        raise _unknown_key(name, TOPIC_KEYS, "topic config name")
     return key.normal(value)
 
 
@@ -135,7 +134,7 @@ def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
         key, bare = node_key(name), without_prefix(name)
         if key is None:
             if (why := why_ignored(bare)) is None:
-                raise unknown_key(name, NODE_KEYS)
+                raise _unknown_key(name, NODE_KEYS)
             notes.append(f"{name} has no effect: {why}")
             continue
         if name in ONLY_OF_MECHANISMS:

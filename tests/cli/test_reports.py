@@ -16,6 +16,7 @@ from ottla.cli.commands.cluster.reassign import check_brokers
 from ottla.cli.commands.cluster.survey import assess
 from ottla.cli.commands.group.delete import named
 from ottla.cli.commands.group.seek import parse_offsets, parse_target
+from ottla.cli.commands.group.share_settings import as_json, chosen
 from ottla.cli.commands.group.show import wanted
 from ottla.cli.commands.quota import entity_of, numbers_of
 from ottla.cli.commands.txn import age
@@ -23,7 +24,13 @@ from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.main import main
 from ottla.cli.terminal.confirmation import confirm
 from ottla.cli.terminal.output import bytes_text
-from ottla.client.admin import GroupDescription, GroupListing, GroupMember, TransactionDescription
+from ottla.client.admin import (
+    ConfigEntry,
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    TransactionDescription,
+)
 from ottla.client.admin.group_lag import put_together
 from ottla.client.admin.group_seek import Target, within
 from ottla.client.connections.metadata import BrokerAddress, PartitionInfo, TopicInfo
@@ -71,6 +78,31 @@ def test_filters_of_groups() -> None:
     ):
         arguments = argparse.Namespace(state=state, type=kind, protocol=protocol)
         assert wanted(group, arguments) is expected
+
+
+def test_the_settings_of_a_share_group_that_are_shown() -> None:
+    def entry(name: str, value: str, *, is_default: bool = True) -> ConfigEntry:
+        return ConfigEntry(name, value, "DEFAULT_CONFIG", is_default, is_sensitive=False, read_only=False)
+
+    entries = [
+        entry("consumer.session.timeout.ms", "50000", is_default=False),
+        entry("errors.deadletterqueue.topic.name", ""),
+        entry("share.isolation.level", "read_committed", is_default=False),
+        entry("share.record.lock.duration.ms", "30000"),
+        entry("share.renew.acknowledge.enable", "true"),
+        entry("ottla.share.ordering", "key", is_default=False),
+    ]
+    assert [shown.name for shown in chosen(entries)] == [
+        "ottla.share.ordering",
+        "share.record.lock.duration.ms",
+        "errors.deadletterqueue.topic.name",
+        "share.isolation.level",
+    ]
+    denied = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "denied")
+    assert as_json(denied) == {
+        "settings": None,
+        "settings_error": "denied (GROUP_AUTHORIZATION_FAILED)",
+    }
 
 
 def test_where_to_seek() -> None:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import ShareConsumer
 
 from ottla.dataplane.cluster.internal_topics import SHARE_STATE_TOPIC
+from ottla.protocol.settings.config_resources import GROUP_KEYS
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.commands import run_ottla
 
@@ -78,7 +79,17 @@ def test_a_share_group_is_listed_described_moved_and_deleted(ottla: Run, cluster
         (member,) = found["members"]
         assert (member["client_id"], len(member["partitions"])) == ("mailer-of-test", 4)
         wait_until(lambda: described(ottla, group)["total_lag"] == 0, "a lag of nothing")
+        assert {row["key"]: (row["value"], row["is_default"]) for row in found["settings"]} == {
+            "ottla.share.ordering": ("none", True),
+            "share.record.lock.duration.ms": ("30000", True),
+            "share.delivery.count.limit": ("5", True),
+            "errors.deadletterqueue.topic.name": ("", True),
+            "share.auto.offset.reset": ("earliest", False),
+        }
+        assert "settings" not in ottla("group", "describe", group, "--summary", "-o", "json")[0]
         shown = ottla("group", "describe", group)
+        assert "ottla.share.ordering\tnone\tdefault" in shown
+        assert "share.auto.offset.reset\tearliest\tgroup" in shown
         assert f"{topic}\t3\t10\t10\t0\t1" in shown
         assert f"mailer-of-test\t{member['host']}\t" in shown
         assert f"{topic}:0,1,2,3" in shown
@@ -119,3 +130,44 @@ def test_a_share_group_is_listed_described_moved_and_deleted(ottla: Run, cluster
         row["key"]: row["value"] for row in ottla("config", "get", "topic", SHARE_STATE_TOPIC, "-o", "json")
     }
     assert settings["min.insync.replicas"] == "1"
+
+
+SETTINGS = {
+    "consumer.heartbeat.interval.ms": "6000",
+    "consumer.session.timeout.ms": "50000",
+    "share.session.timeout.ms": "50000",
+    "share.heartbeat.interval.ms": "6000",
+    "share.record.lock.duration.ms": "45000",
+    "share.delivery.count.limit": "7",
+    "share.partition.max.record.locks": "500",
+    "share.auto.offset.reset": "by_duration:PT1H",
+    "share.isolation.level": "read_committed",
+    "share.renew.acknowledge.enable": "false",
+    "ottla.share.ordering": "key",
+    "errors.deadletterqueue.topic.name": "dlq.mails",
+    "errors.deadletterqueue.copy.record.enable": "true",
+}
+"""A value of each setting of groups that is not its default."""
+
+
+def test_every_setting_of_a_group_is_set_and_unset(ottla: Run) -> None:
+    assert SETTINGS.keys() == GROUP_KEYS.keys()
+    ottla("config", "set", "group", "set", *(f"{key}={value}" for key, value in SETTINGS.items()))
+
+    def own() -> dict[str, str]:
+        return {row["key"]: row["value"] for row in ottla("config", "get", "group", "set", "-o", "json")}
+
+    wait_until(lambda: own() == SETTINGS, "the settings at the broker")
+    ottla("config", "unset", "group", "set", *SETTINGS)
+    wait_until(lambda: own() == {}, "the defaults at the broker")
+
+
+def test_an_unknown_setting_of_a_group_is_refused_with_the_known_settings(ottla: Run) -> None:
+    refused = ottla("config", "set", "group", "set", "share.ordering=key", code=1)
+    assert "Unknown group config name: share.ordering" in refused
+    assert f"; allowed are {', '.join(sorted(GROUP_KEYS))} (INVALID_CONFIG)" in refused
+    assert "did you mean 'ottla.share.ordering'?" in ottla(
+        "config", "unset", "group", "set", "ottla.share.ordring", code=1
+    )
+    out_of_bounds = ottla("config", "set", "group", "set", "share.delivery.count.limit=100", code=1)
+    assert "share.delivery.count.limit must be in the range 2 to 10 inclusive" in out_of_bounds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....client.admin import Admin, GroupListing, GroupMember
@@ -20,6 +20,8 @@ from ...run_client import raise_refusals, run_client
 from ...terminal.output import none_of, print_fields, print_json, print_table, separate
 from ...terminal.shades import Shade, Shaded, lag, state
 from ...terminal.text import note, say
+from .share_settings import Settings, print_settings, settings_of
+from .share_settings import as_json as settings_as_json
 
 PATIENCE_MS = 5_000
 """Milliseconds for which a broker that cannot list its groups yet is asked again."""
@@ -70,9 +72,9 @@ def list_groups(arguments: argparse.Namespace) -> None:
 
 def describe(arguments: argparse.Namespace) -> None:
     """Print groups with their members, and the offset and lag of each partition."""
-    reports = run_client(_reports(arguments))
+    reports, settings = run_client(_reports(arguments))
     if arguments.output == "json":
-        print_json([_as_json(group_report, arguments) for group_report in reports])
+        print_json([_as_json(group_report, arguments, settings) for group_report in reports])
         return
     if arguments.summary:
         print_table(
@@ -88,7 +90,7 @@ def describe(arguments: argparse.Namespace) -> None:
     for number, group_report in enumerate(reports):
         if number:
             say()
-        _print(group_report, arguments)
+        _print(group_report, arguments, settings)
 
 
 def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
@@ -150,7 +152,8 @@ async def _listed(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], 
     return rows, failures
 
 
-async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:
+async def _reports(arguments: argparse.Namespace) -> tuple[list[GroupReport], dict[str, Settings]]:
+    """Return the reports of groups, and the settings of share groups unless a summary is wanted."""
     async with Admin(**connection_of(arguments)) as admin:
         names: Sequence[str] = arguments.names
         if arguments.regex or not names:
@@ -158,9 +161,13 @@ async def _reports(arguments: argparse.Namespace) -> list[GroupReport]:
             names = select(known, names, "group", regex=arguments.regex)
         wanted_names = list(dict.fromkeys(names))
         try:
-            return await report(admin, wanted_names)
+            reports = await report(admin, wanted_names)
         except KafkaError as error:
             raise CommandFailed(await refusal_of_names(admin, wanted_names, error)) from None
+        if arguments.summary or arguments.lag_per_topic:
+            return reports, {}
+        shared = [found.group.group_id for found in reports if found.group.type == SHARE_TYPE]
+        return reports, {name: await settings_of(admin, name) for name in shared}
 
 
 def _summary(group_report: GroupReport) -> tuple[object, ...]:
@@ -177,7 +184,9 @@ def _summary(group_report: GroupReport) -> tuple[object, ...]:
     )
 
 
-def _print(group_report: GroupReport, arguments: argparse.Namespace) -> None:
+def _print(
+    group_report: GroupReport, arguments: argparse.Namespace, settings: Mapping[str, Settings]
+) -> None:
     is_wide = arguments.output == "wide"
     print_fields(list(zip(_SUMMARY, _summary(group_report), strict=True)))
     separate()
@@ -191,6 +200,8 @@ def _print(group_report: GroupReport, arguments: argparse.Namespace) -> None:
         return
     if group_report.group.type == SHARE_TYPE:
         _print_share_group(group_report, is_wide=is_wide)
+        separate()
+        print_settings(settings[group_report.group.group_id], is_wide=is_wide)
         return
     print_table(
         _COLUMNS,
@@ -264,7 +275,9 @@ def _lag(known: int | None, unknown: int) -> object:
     return Shaded(f"{known}+", Shade.IMPAIRED) if unknown else lag(known)
 
 
-def _as_json(group_report: GroupReport, arguments: argparse.Namespace) -> dict[str, Any]:
+def _as_json(
+    group_report: GroupReport, arguments: argparse.Namespace, settings: Mapping[str, Settings]
+) -> dict[str, Any]:
     group = group_report.group
     fields: dict[str, Any] = {
         "group": group.group_id,
@@ -292,6 +305,8 @@ def _as_json(group_report: GroupReport, arguments: argparse.Namespace) -> dict[s
             for member in group.members
         ],
     }
+    if group.group_id in settings:
+        fields |= settings_as_json(settings[group.group_id])
     if not arguments.summary and group.type == SHARE_TYPE:
         fields["partitions"] = [
             {
