@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 from ...client.admin import Admin
 from ...client.admin.records import LATEST
+from ...client.records import TopicPartition
 from ...protocol.errors import KafkaError
 from ..bounds import EXPOSITION_BYTES_MAX, PARTITIONS_SAMPLED_MAX
 from .counters import Key, TopicTraffic, counters_of
-from .node_readings import NodeReading, node_reading
+from .node_readings import NodeReading, held_records, node_reading
 from .snapshots import ClusterSnapshot
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,10 @@ class CounterSource(Protocol):
     async def nodes(self) -> Mapping[str, NodeReading]:
         """Return the certificates and commit times on each metrics page, by the endpoint's host and port; nothing
         without metrics endpoints."""
+
+    async def held(self, group_id: str) -> Mapping[TopicPartition, int] | None:
+        """Return the number of records that members of a share group hold in each reported partition; None without
+        metrics endpoints."""
 
 
 class MetricsEndpoints:
@@ -61,6 +66,13 @@ class MetricsEndpoints:
         """Return the certificates and commit times of all metrics endpoints that answer, by host and port."""
         texts = await self._fetch_all()
         return {urlsplit(url).netloc: node_reading(text) for url, text in texts.items() if text}
+
+    async def held(self, group_id: str) -> Mapping[TopicPartition, int]:
+        """Return the held records in each partition of a share group that an endpoint reports."""
+        found: dict[TopicPartition, int] = {}
+        for text in (await self._fetch_all()).values():
+            found |= held_records(group_id, text)
+        return found
 
     async def _fetch_all(self) -> Mapping[str, str]:
         """Return the metrics pages of all endpoints by URL; empty text for endpoints that do not answer.
@@ -96,6 +108,9 @@ class EndOffsets:
     async def nodes(self) -> Mapping[str, NodeReading]:
         """Return nothing: leaders report no certificates and no commit times."""
         return {}
+
+    async def held(self, group_id: str) -> None:
+        """Return None: no request of Kafka's protocol asks for held records."""
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
         """Return the end offset of each partition that has a leader.

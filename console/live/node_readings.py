@@ -1,4 +1,5 @@
-"""Values from the metrics pages of nodes: validity of TLS certificates, and the quorum's commit times. Pure."""
+"""Values from the metrics pages of nodes: validity of TLS certificates, the quorum's commit times, and records that
+members of share groups hold. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
+from ...client.records import TopicPartition
+
 CERTIFICATES: Final = re.compile(
     r"^ottla_(?P<of>quorum_)?tls_certificate_expiry_seconds\{(?P<labels>[^\n]*)\} (?P<value>\S+)$",
     re.MULTILINE,
@@ -16,7 +19,12 @@ COMMITS: Final = re.compile(
     r"^ottla_quorum_commit_milliseconds_(?P<part>bucket|sum)(?:\{(?P<labels>[^\n]*)\})? (?P<value>\S+)$",
     re.MULTILINE,
 )
+HELD: Final = re.compile(
+    r"^ottla_share_partition_acquired_records\{(?P<labels>[^\n]*)\} (?P<value>\d{1,18})$", re.MULTILINE
+)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_INDEX = re.compile(r"[0-9]{1,10}")
+_ESCAPED = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,20 @@ def node_reading(exposition: str) -> NodeReading:
     return NodeReading(tuple(certificates), _commits(exposition))
 
 
+def held_records(group_id: str, exposition: str) -> dict[TopicPartition, int]:
+    """Return the number of records that members of a share group hold under a lock in each partition that `exposition`
+    reports, a metrics page in Prometheus' text format.
+
+    A leader reports a partition as long as a member uses the partition, or a lock lasts.
+    """
+    held: dict[TopicPartition, int] = {}
+    for found in HELD.finditer(exposition):
+        labels = _labels(found["labels"])
+        if labels.get("group") == group_id and _INDEX.fullmatch(labels.get("partition", "")):
+            held[TopicPartition(labels.get("topic", ""), int(labels["partition"]))] = int(found["value"])
+    return held
+
+
 def commits_between(
     before: Mapping[str, NodeReading], after: Mapping[str, NodeReading]
 ) -> CommitReading | None:
@@ -134,7 +156,11 @@ def _commits(exposition: str) -> CommitReading | None:
 
 
 def _labels(text: str) -> dict[str, str]:
-    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in _LABEL.findall(text)}
+    return {name: _ESCAPED.sub(_unescaped, value) for name, value in _LABEL.findall(text)}
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "\n" if found[1] == "n" else found[1]
 
 
 def _number(text: str) -> float | None:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from ...client.records import TopicPartition
 from ...protocol.errors import KafkaError
 from ..bounds import COMMITS_MAX, EVENTS_MAX
 from ..charts import SPAN, SPANS, Series
@@ -116,6 +117,11 @@ class Sampler:
     async def nodes(self) -> Mapping[str, NodeReading]:
         """Return the certificates and commit times that the metrics endpoints report now, by host and port."""
         return await self._source.nodes()
+
+    async def held(self, group_id: str) -> Mapping[TopicPartition, int] | None:
+        """Return the number of records that members of a share group hold in each partition that the metrics endpoints
+        report now; None without metrics endpoints."""
+        return await self._source.held(group_id)
 
     def commits(self, span_s: float) -> CommitReading | None:
         """Return the histogram of the quorum's commits that were sampled within the last `span_s` seconds.

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import cast
 from urllib.parse import urlencode
 
 import pytest
 
-from ottla.client.admin import GroupDescription, GroupListing, GroupMember, ShareGroupOffset
+from ottla.client.admin import Admin, GroupDescription, GroupListing, GroupMember, ShareGroupOffset
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.records import TopicPartition
 from ottla.console.area import Visit
 from ottla.console.bounds import LAG_GROUPS_MAX, LAG_TOPICS_MAX
 from ottla.console.formats import UNKNOWN
+from ottla.console.live.counter_sources import EndOffsets
 from ottla.console.live.lag_history import LagHistory
 from ottla.console.pages.groups import changes
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -302,6 +304,28 @@ def test_a_share_group_shows_start_offsets_and_members_of_partitions(sharing: Wi
     assert "kim kim /host 4 2 orders: 0, 1" in page
     assert 'aria-label="messages of orders-0 from the start offset on"' in html
     assert 'data-label="start"' in html
+
+
+class Reporting(EndOffsets):
+    """Metrics endpoints that report one partition of the share group."""
+
+    async def held(self, group_id: str) -> Mapping[TopicPartition, int]:  # type: ignore[override]
+        return {ORDERS: 1_200} if group_id == "tasks" else {}
+
+
+def test_a_share_group_shows_the_records_that_its_members_hold(sharing: WithShareGroup) -> None:
+    browser = Browser(sharing).enter()
+    page = seen(browser.read("/groups/group?name=tasks"))
+    assert "Only metrics endpoints of brokers report how many records members hold" in page
+    browser.session.sampler._source = Reporting(cast(Admin, sharing))
+    html = browser.read("/groups/group?name=tasks&sort=-held")
+    page = seen(html)
+    assert "topic partition start end lag held members" in page
+    assert "orders 0 30 100 64 1,200 2 next" in page
+    assert f"orders 1 {UNKNOWN} 0 {UNKNOWN} {UNKNOWN} 1 newest" in page
+    assert 'data-label="held"' in html
+    assert "Only metrics endpoints" not in page
+    assert "held" not in seen(browser.read("/groups/group?name=billing"))
 
 
 def test_the_start_offsets_of_a_share_group_are_moved(sharing: WithShareGroup) -> None:

@@ -17,12 +17,19 @@ import pytest
 from ottla.client.admin import Admin, ClusterDescription, FencedBroker
 from ottla.client.connections.metadata import TopicInfo
 from ottla.client.failures import NoBrokerReachable
+from ottla.client.records import TopicPartition
 from ottla.console.bounds import POINTS_MAX, STREAMS_MAX
 from ottla.console.live.broker_absences import absences
 from ottla.console.live.counters import Key, TopicTraffic
 from ottla.console.live.events import events_between
 from ottla.console.live.feeds import FeedReader, Feeds, TooManyStreams
-from ottla.console.live.node_readings import CommitReading, NodeReading, commits_between, node_reading
+from ottla.console.live.node_readings import (
+    CommitReading,
+    NodeReading,
+    commits_between,
+    held_records,
+    node_reading,
+)
 from ottla.console.live.sampler import COMMIT_MS, IDLE_S, OFFLINE, Sampler, pause_s
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.live.streams import EventStream
@@ -56,6 +63,9 @@ class Cluster:
 
     async def nodes(self) -> Mapping[str, NodeReading]:
         return self.told
+
+    async def held(self, group_id: str) -> None:
+        return None
 
     def sampler(self) -> Sampler:
         return Sampler(self.ask, self, now=lambda: self.now_s)
@@ -162,6 +172,20 @@ def test_what_an_endpoint_tells_of_its_node() -> None:
     assert found.commits == CommitReading(8.5, {0.5: 3, inf: 4})
     assert found.commits.bound_of(0.99) == inf
     assert node_reading("ottla_broker_metadata_offset 5\n") == NodeReading()
+
+
+def test_an_endpoint_reports_the_held_records_of_a_share_group() -> None:
+    exposition = (
+        "# TYPE ottla_share_partition_acquired_records gauge\n"
+        'ottla_share_partition_acquired_records{group="tasks",topic="orders",partition="0"} 17\n'
+        'ottla_share_partition_acquired_records{group="tasks",topic="orders",partition="x"} 1\n'
+        'ottla_share_partition_acquired_records{group="tasks",topic="orders",partition="2"} many\n'
+        'ottla_share_partition_acquired_records{group="other",topic="orders",partition="1"} 3\n'
+        'ottla_share_partition_acquired_records{group="a\\"b\\\\c\\nd",topic="t",partition="1"} 4\n'
+    )
+    assert held_records("tasks", exposition) == {TopicPartition("orders", 0): 17}
+    assert held_records('a"b\\c\nd', exposition) == {TopicPartition("t", 1): 4}
+    assert held_records("nobody", exposition) == {}
 
 
 def test_a_quorum_that_committed_nothing_has_no_latency() -> None:

@@ -36,8 +36,9 @@ class MemberRow:
 class LagRow:
     """A partition that a group reads as a table row: its committed and end offset, and the lag in records.
 
-    A share group has a start offset in place of the committed offset, and the number of its members as the owner.
-    Unknown numbers are None. `messages` is the URL of the messages from that offset on.
+    A share group has a start offset in place of the committed offset, the number of its members as the owner, and in
+    `held` the number of records that they hold. Unknown numbers are None. `messages` is the URL of the messages from
+    that offset on.
     """
 
     topic: str
@@ -46,6 +47,7 @@ class LagRow:
     end: int | None
     lag: int | None
     owner: str
+    held: int | None
     messages: str
 
 
@@ -65,6 +67,7 @@ class GroupPage:
     member_rows: Sequence[MemberRow]
     sorted: Sorted[PartitionLag]
     paged: Paged[PartitionLag]
+    has_held: bool
     partitions: Sequence[LagRow]
     chart: Chart | None
     span: Span
@@ -95,17 +98,26 @@ COLUMNS: Final = (
 )
 
 
-def columns_of(shared: Mapping[TopicPartition, int] | None) -> Sequence[Column[PartitionLag]]:
+def columns_of(
+    shared: Mapping[TopicPartition, int] | None, held: Mapping[TopicPartition, int] | None
+) -> Sequence[Column[PartitionLag]]:
     """Return the columns of the table of partitions. `shared` has the number of members of each partition of a share
-    group; None for another group."""
+    group; None for another group. `held` has the number of records that its members hold; None if no metric reports
+    it."""
     if shared is None:
         return COLUMNS
+    known = () if held is None else (_held_column(held),)
     return (
         *COLUMNS[:2],
         Column[PartitionLag]("start", "start", lambda row: row.current, True, True),
         *COLUMNS[3:5],
+        *known,
         Column[PartitionLag]("members", "members", lambda row: shared[row.partition], is_number=True),
     )
+
+
+def _held_column(held: Mapping[TopicPartition, int]) -> Column[PartitionLag]:
+    return Column[PartitionLag]("held", "held", lambda row: held.get(row.partition), True, True)
 
 
 def member_row(member: GroupMember) -> MemberRow:
@@ -130,12 +142,13 @@ def owner_of(row: PartitionLag) -> str:
     return "" if row.member is None else row.member.client_id or row.member.member_id
 
 
-def lag_row(row: PartitionLag, owner: str) -> LagRow:
-    """Return the table row of a partition's lag. `owner` is the text about its member or members."""
+def lag_row(row: PartitionLag, owner: str, held: int | None = None) -> LagRow:
+    """Return the table row of a partition's lag. `owner` is the text about its member or members, and `held` the number
+    of records that they hold."""
     topic, partition = row.partition
     where = {"from": "newest"} if row.current is None else {"from": "offset", "at": row.current}
     messages = link("/messages", topic=topic, partition=partition, **where)
-    return LagRow(topic, partition, row.current, row.end, row.lag, owner, messages)
+    return LagRow(topic, partition, row.current, row.end, row.lag, owner, held, messages)
 
 
 async def show(visit: Visit) -> Rendered:
@@ -145,10 +158,11 @@ async def show(visit: Visit) -> Rendered:
     group, now_s, history = described.group, time.time(), visit.readings.lag_history
     history.note(name, now_s, {topic: lag for topic, (_, lag) in described.lag_by_topic().items()})
     lines = history.series(name, span.seconds, now_s)
-    shared = None
+    shared = held = None
     if group.type == SHARE_TYPE:
+        held = await visit.sampler.held(name)
         shared = Counter(partition for member in group.members for partition in member.partitions)
-    ordered = visit.sorted(described.partitions, columns_of(shared), "-lag", at="lag")
+    ordered = visit.sorted(described.partitions, columns_of(shared, held), "-lag", at="lag")
     paged = visit.paged(ordered.rows)
     members = visit.paged(group.members, parameter="members")
     model = GroupPage(
@@ -164,8 +178,13 @@ async def show(visit: Visit) -> Rendered:
         [member_row(member) for member in members.rows],
         ordered,
         paged,
+        held is not None,
         [
-            lag_row(row, owner_of(row) if shared is None else count(shared[row.partition]))
+            lag_row(
+                row,
+                owner_of(row) if shared is None else count(shared[row.partition]),
+                None if held is None else held.get(row.partition),
+            )
             for row in paged.rows
         ],
         draw("lag in records, by topic", lines, now_s=now_s, span_s=span.seconds),
