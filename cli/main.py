@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from .arguments.guesses import EXPLANATIONS, lines_meant
 from .arguments.leading_options import LeadingOptions, split
 from .arguments.options import CommandParser
-from .failures import CommandFailed, UsageError
+from .failures import CommandFailed, NameMissing, UsageError
 from .terminal.text import note, say, say_lines
 
 OVERVIEW = """\
@@ -160,7 +160,10 @@ def _run(name: str, words: Sequence[str], leading: LeadingOptions) -> int:
     leading.give_to(parser)
     arguments = parser.parse_args(words)
     leading.check_taken(parser, arguments)
-    return command.run(arguments)
+    try:
+        return command.run(arguments)
+    except NameMissing as error:
+        raise error.told_to(getattr(arguments, "login_user", None)) from None
 
 
 def _command(name: str) -> Command:

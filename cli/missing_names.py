@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..client.failures import restated
 from ..protocol.errors import ErrorCode, KafkaError
-from .arguments.selection import missing
-from .failures import CommandFailed
+from .arguments.selection import missing, name_missing
 from .run_client import refusal
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _MISSING = {
 
 
 async def refuse_missing(admin: Admin, names: Sequence[str], kind: str) -> None:
-    """Raise CommandFailed with the nearest existing name if one of the names does not exist.
+    """Raise NameMissing with the nearest existing name if one of the names does not exist.
 
     `kind` is `topic`, `group`, `transactional id` or `mirror`. Nothing is known, and nothing refused, for a user who
     may not list them.
@@ -34,7 +33,7 @@ async def refuse_missing(admin: Admin, names: Sequence[str], kind: str) -> None:
         return
     for name in names:
         if name not in known:
-            raise CommandFailed(missing(name, known, kind))
+            raise name_missing(name, known, kind)
 
 
 async def refusal_of_names(admin: Admin, names: Sequence[str], error: KafkaError) -> str:
@@ -54,7 +53,9 @@ async def with_nearest_name(admin: Admin, names: Sequence[str], error: KafkaErro
     except KafkaError:  # The user may not list names, and gets the error alone.
         return error
     absent = next((name for name in names if name not in known), names[0])
-    return restated(error, missing(absent, known, kind))
+    return restated(
+        error, missing(absent, known, kind, admin.session.cluster.user if kind == "topic" else None)
+    )
 
 
 async def _topics(admin: Admin) -> Iterable[str]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from ...client.failures import seen_by
 from ...protocol.iso_times import TIME_MS_MAX, iso_time_ms
 from ...protocol.nearest import nearest
-from ..failures import CommandFailed, UsageError
+from ..failures import CommandFailed, NameMissing, UsageError
 
 _PARTITIONS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)(?::(?P<list>[0-9,-]+))?")
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
@@ -24,8 +24,8 @@ def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: b
     """Return the existing names that were asked for, or all existing names if none was asked for.
 
     With `regex` the asked names are regular expressions that match whole names; `what` names the kind of thing in
-    errors. Raises CommandFailed for a name that does not exist and for patterns that match nothing. Raises UsageError
-    for an invalid regular expression.
+    errors. Raises NameMissing for a name that does not exist, CommandFailed for patterns that match nothing, and
+    UsageError for an invalid regular expression.
     """
     names = sorted(existing)
     if not asked:
@@ -34,7 +34,7 @@ def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: b
         known = set(names)
         for name in asked:
             if name not in known:
-                raise CommandFailed(missing(name, names, what))
+                raise name_missing(name, names, what)
         return list(dict.fromkeys(asked))
     patterns = [pattern(text) for text in asked]
     found = [name for name in names if any(expression.fullmatch(name) for expression in patterns)]
@@ -56,8 +56,21 @@ def missing(name: str, existing: Iterable[str], what: str, user: str | None = No
 
     `what` is the kind of thing, such as `topic`. `user` is the user of the login, who may not see all of its kind.
     """
+    return f"{_claim(name, what)}{seen_by(user)}{_hint(name, existing)}"
+
+
+def name_missing(name: str, existing: Iterable[str], what: str) -> NameMissing:
+    """Return the failure of a command for a name that a list of the cluster does not have, with the nearest name."""
+    return NameMissing(_claim(name, what), _hint(name, existing))
+
+
+def _claim(name: str, what: str) -> str:
+    return f"there is no {what} {name!r}"
+
+
+def _hint(name: str, existing: Iterable[str]) -> str:
     meant = nearest(name, existing)
-    return f"there is no {what} {name!r}{seen_by(user)}" + (f"; did you mean {meant!r}?" if meant else "")
+    return f"; did you mean {meant!r}?" if meant else ""
 
 
 def topic_partitions(text: str) -> tuple[str, list[int] | None]:
@@ -77,13 +90,13 @@ def named_partitions(texts: Iterable[str], existing: Mapping[str, Collection[int
 
     `existing` has the partitions of each topic.
 
-    Raises CommandFailed for a topic or partition that does not exist.
+    Raises NameMissing for a topic that does not exist, and CommandFailed for such a partition.
     """
     found: list[tuple[str, int]] = []
     for text in texts:
         topic, indexes = topic_partitions(text)
         if topic not in existing:
-            raise CommandFailed(missing(topic, existing, "topic"))
+            raise name_missing(topic, existing, "topic")
         for index in existing[topic] if indexes is None else indexes:
             if index not in existing[topic]:
                 raise CommandFailed(f"{topic} has partitions 0 to {len(existing[topic]) - 1}, not {index}")

@@ -30,7 +30,7 @@ ResultT = TypeVar("ResultT")
 def connection_of(arguments: argparse.Namespace, *, asks_password: bool = True) -> dict[str, Any]:
     """Return the keyword arguments of a client for the cluster that flags, environment or profile name.
 
-    Raises CommandFailed and UsageError.
+    The user of the login becomes `login_user` among the arguments, for failures. Raises CommandFailed and UsageError.
     """
     given = {
         **_of_profile(arguments),
@@ -38,6 +38,7 @@ def connection_of(arguments: argparse.Namespace, *, asks_password: bool = True) 
         **of_flags(arguments),
     }
     given.setdefault(_BOOTSTRAP, DEFAULT_BOOTSTRAP)
+    arguments.login_user = given.get("sasl_plain_username")
     if asks_password:
         _add_password(given)
     return given

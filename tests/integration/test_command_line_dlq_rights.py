@@ -1,4 +1,4 @@
-"""`ottla dlq` by a user with few rights: each command works with the rights of its page, and names a missing right."""
+"""Commands of a user with few rights: `ottla dlq` works with the rights of its page, and names a missing right."""
 
 from __future__ import annotations
 
@@ -169,6 +169,25 @@ def test_a_missing_right_is_named(
     done = ann(*words)
     assert done.returncode == 1
     assert reason in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("topic", "words"),
+    [
+        (ORIGIN, ("topic", "describe", ORIGIN)),
+        (ORIGIN, ("topic", "trim", ORIGIN, "--offset", "1")),
+        (ORIGIN, ("consume", ORIGIN, "-e")),
+        ("nowhere", ("config", "set", "topic", "nowhere", "retention.ms=1d")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
+)
+def test_a_user_without_rights_reads_that_a_topic_may_exist(
+    cluster: LocalCluster, environ: dict[str, str], topic: str, words: tuple[str, ...]
+) -> None:
+    give(cluster, {("topic", "nowhere"): "ALTER_CONFIGS"})
+    done = run_ottla(*words, environ=environ)
+    assert done.returncode == 1
+    assert UNSEEN.format(topic) in done.stderr
 
 
 def test_the_console_names_a_missing_right(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ....client.admin import Admin, OngoingReassignment
 from ....client.records import TopicPartition
-from ...arguments.selection import broker_ids, missing, named_partitions
+from ...arguments.selection import broker_ids, name_missing, named_partitions
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...run_client import raise_refusals, run_client
@@ -50,7 +50,7 @@ async def _moves(arguments: argparse.Namespace) -> Moves:
         sizes = await admin.partition_sizes(plan)
         for partition, replicas in plan.items():
             if partition.topic not in topics:
-                raise CommandFailed(missing(partition.topic, topics, "topic"))
+                raise name_missing(partition.topic, topics, "topic")
             info = topics[partition.topic].partitions.get(partition.partition)
             if info is None:
                 raise CommandFailed(f"there is no partition {partition.partition} of {partition.topic}")

@@ -18,7 +18,7 @@ from ....client.dead_letters.reading import up_to
 from ....client.record_filters import RecordTest
 from ....client.records import TopicPartition
 from ...arguments.record_filters import filters_of
-from ...arguments.selection import iso_time, missing, numbers_in, second_text, timestamp_ms
+from ...arguments.selection import iso_time, name_missing, numbers_in, second_text, timestamp_ms
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...run_client import run_client
@@ -258,10 +258,9 @@ async def _partitions(arguments: argparse.Namespace, indexes: Sequence[int]) -> 
     async with Admin(**connection_of(arguments)) as admin:
         # Topics are listed, because a question for a missing topic may create it.
         existing = {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
-        user = admin.session.cluster.user
     topic = arguments.topic
     if topic not in existing:
-        raise CommandFailed(missing(topic, existing, "topic", user))
+        raise name_missing(topic, existing, "topic")
     for index in indexes:
         if index not in existing[topic]:
             raise CommandFailed(f"{topic} has partitions 0 to {len(existing[topic]) - 1}, not {index}")
