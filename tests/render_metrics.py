@@ -44,9 +44,10 @@ A coordinator reports the lag of a group where it has a replica of the partition
 a replica. Otherwise query `kafka_topic_partition_current_offset - on (topic, partition) group_right
 kafka_consumergroup_current_offset`.
 
-The leader of a partition reports the share groups on it, once a member has taken records under this leader. Until the
-first ShareFetch a broker reports nothing about share partitions and share sessions.
-`ottla_share_partition_lag` is the number of unfinished records, as `ottla group describe` shows it.
+The leader of a partition reports the share groups on it, as long as a member uses the partition or holds records of it.
+Until the first ShareFetch a broker reports nothing about share partitions and share sessions.
+`ottla_share_partition_lag` is the number of unfinished records, as `ottla group describe` shows it. For a group without
+members only the command knows it.
 
 `python -m tests.render_metrics` makes this page, and a test compares the page with the code.
 
