@@ -16,13 +16,15 @@ from .failures import TableRefused
 from .iceberg.files import SMALLER_AT_FIRST, DataFiles
 from .iceberg.json_columns import evolve, json_columns, json_rows
 from .iceberg.tables import LakeTable
-from .json_rows.batches import BadRecord, read_batch
-from .json_rows.kinds import settled
+from .json_rows.batches import BadRecord, BatchReader
+from .json_rows.kinds import count, settled
 from .record_columns import DELETED, ERROR, OTTLA, UPSERTED, VALUE
 
 logger = logging.getLogger(__name__)
 
 REASON_CHARACTERS_MAX: Final = 1_000
+CELLS_MAX: Final = 2_000_000
+"""Rows times columns that are read from JSON at once. A null takes as much memory as a number."""
 Offset = tuple[int, int]
 """A partition and an offset."""
 
@@ -82,6 +84,7 @@ class JsonFiles:
         self._left_out = left_out
         self._needs_keys = needs_keys
         self._columns = json_columns(table.table.schema(), table.name)
+        self._reader = BatchReader()
         self._files = DataFiles(table.table)
         self._earlier: list[DataFiles] = []
         """Files with the columns that the table had before."""
@@ -89,22 +92,27 @@ class JsonFiles:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add records: those that fit as rows, with wider columns if they need them."""
-        records, values = batch.column(OTTLA), batch.column(VALUE)
-        is_left_out = self._is_left_out(records)
-        keyless = self._keyless(records, is_left_out)
-        found = read_batch(
-            self._columns, values.to_pylist(), lambda number: is_left_out(number) or number in keyless
-        )
+        position = 0
+        while position < batch.num_rows:
+            part = batch.slice(position, max(1, CELLS_MAX // (1 + count(self._columns))))
+            self._add(part)
+            position += part.num_rows
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        wanted, keyless = self._sorted_out(batch.column(OTTLA))
+        kept = _taken(batch, wanted)
+        found = self._reader.read(self._columns, kept.column(VALUE))
         if found.columns is not self._columns:
             self._widen(lambda: self._table.change_schema(lambda table: evolve(table, found.columns)))
-        if found.rows:
-            kept = pa.array(found.numbers, pa.int64())
-            operations = pc.if_else(pc.is_null(values.take(kept)), DELETED, UPSERTED)
+        if found.numbers:
+            fitting = _taken(kept, found.numbers)
+            operations = pc.if_else(pc.is_null(fitting.column(VALUE)), DELETED, UPSERTED)
             schema = schema_to_pyarrow(self._table.table.schema())
-            self._files.add(json_rows(schema, records.take(kept), found.rows, operations))
-        bad = sorted([*found.bad, *(BadRecord(number, "the record has no key") for number in keyless)])
+            self._files.add(json_rows(schema, fitting.column(OTTLA), found.rows, operations))
+        bad = [BadRecord(wanted[record.number], record.reason) for record in found.bad]
+        bad += [BadRecord(number, "the record has no key") for number in keyless]
         if bad:
-            self._set_aside(batch, bad)
+            self._set_aside(batch, sorted(bad))
 
     def finish(self) -> tuple[list[DataFile], list[DataFile]]:
         """Return the files of rows, and those of dead letters."""
@@ -125,17 +133,18 @@ class JsonFiles:
         self._columns = settled(json_columns(self._table.table.schema(), self._table.name))
         self._files = DataFiles(self._table.table, self._files.smaller_by)
 
-    def _keyless(self, records: pa.StructArray, is_left_out: Callable[[int], bool]) -> frozenset[int]:
-        if not self._needs_keys:
-            return frozenset()
-        missing = pc.indices_nonzero(pc.is_null(records.field("key"))).to_pylist()
-        return frozenset(number for number in missing if not is_left_out(number))
-
-    def _is_left_out(self, records: pa.StructArray) -> Callable[[int], bool]:
-        if not self._left_out:
-            return lambda number: False
-        left_out = {number for number, offset in enumerate(offsets_of(records)) if offset in self._left_out}
-        return left_out.__contains__
+    def _sorted_out(self, records: pa.StructArray) -> tuple[Sequence[int], list[int]]:
+        """Return the numbers of the records to read, and of those without the key that they need."""
+        wanted: Sequence[int] = range(len(records))
+        if self._left_out:
+            places = offsets_of(records)
+            wanted = [number for number in wanted if places[number] not in self._left_out]
+        if not self._needs_keys or not records.field("key").null_count:
+            return wanted, []
+        missing = {*pc.indices_nonzero(pc.is_null(records.field("key"))).to_pylist()}
+        return [number for number in wanted if number not in missing], [
+            number for number in wanted if number in missing
+        ]
 
     def _set_aside(self, batch: pa.RecordBatch, bad: Sequence[BadRecord]) -> None:
         partition, offset = offsets_of(batch.column(OTTLA).slice(bad[0].number, 1))[0]
@@ -150,11 +159,16 @@ class JsonFiles:
             return
         if self._letter_files is None:
             self._letter_files = DataFiles(self._letters().table, SMALLER_AT_FIRST)
-        kept = batch.take(pa.array([record.number for record in bad], pa.int64()))
+        kept = _taken(batch, [record.number for record in bad])
         reasons = pa.array([record.reason[:REASON_CHARACTERS_MAX] for record in bad], pa.string())
         self._letter_files.add(
             pa.table({OTTLA: kept.column(OTTLA), VALUE: kept.column(VALUE), ERROR: reasons})
         )
+
+
+def _taken(batch: pa.RecordBatch, numbers: Sequence[int]) -> pa.RecordBatch:
+    """Return the records with these numbers, which ascend."""
+    return batch if len(numbers) == batch.num_rows else batch.take(pa.array(numbers, pa.int64()))
 
 
 def offsets_of(records: pa.StructArray) -> list[Offset]:

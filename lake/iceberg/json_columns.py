@@ -62,17 +62,19 @@ def evolve(table: Table, wanted: Struct) -> None:
                 update.update_column(change.path, _PLAIN[change.kind])
 
 
-def json_rows(
-    schema: pa.Schema, records: pa.Array, rows: list[dict[str, Any]], operations: pa.Array
-) -> pa.Table:
+def json_rows(schema: pa.Schema, records: pa.Array, rows: pa.ChunkedArray, operations: pa.Array) -> pa.Table:
     """Return rows in the table's columns. `records` is the column `ottla` of the rows, and `operations` the column
-    `ottla_op`, which only tables of upsert mode have."""
-    fields = [field for field in schema if field.name not in OWN_COLUMNS]
-    columns = {OTTLA: records, OP: operations}
-    if fields:
-        whole = pa.array(rows, pa.struct(fields))
-        columns |= {field.name: whole.field(number) for number, field in enumerate(fields)}
-    return pa.table({field.name: columns[field.name] for field in schema})
+    `ottla_op`, which only tables of upsert mode have. A column that the rows lack is null."""
+    names = [field.name for field in rows.type]
+    columns = {**dict(zip(names, rows.flatten(), strict=True)), OTTLA: records, OP: operations}
+    return pa.table(
+        {
+            field.name: columns[field.name].cast(field.type)
+            if field.name in columns
+            else pa.nulls(len(records), field.type)
+            for field in schema
+        }
+    )
 
 
 def _fields(fields: Iterable[NestedField], table: str) -> dict[str, JsonField]:

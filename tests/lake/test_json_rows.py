@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,8 @@ from pyiceberg.types import (
 from ottla.lake.failures import TableRefused
 from ottla.lake.iceberg.json_columns import evolve, json_columns, json_rows
 from ottla.lake.iceberg.schemas import JSON_TABLE
-from ottla.lake.json_rows.batches import read_batch
+from ottla.lake.json_rows import batches
+from ottla.lake.json_rows.batches import BadRecord, BatchReader, JsonBatch
 from ottla.lake.json_rows.evolution import Added, CannotEvolve, Widened, changes
 from ottla.lake.json_rows.kinds import (
     COLUMNS_MAX,
@@ -58,6 +60,56 @@ VALUES = st.recursive(
     max_leaves=5,
 )
 ROWS = st.lists(st.dictionaries(NAMES, VALUES, max_size=4), max_size=8)
+SPELLINGS = [
+    *(
+        b'{"a": %s}' % number
+        for number in (b"1.0", b"1e2", b"-0", b"0.5", b"1e999", b"1e-999", b"01", b"9223372036854775808")
+    ),
+    *(b'{"c": %s}' % number for number in (b"NaN", b"-Infinity", b"9007199254740993", b"0.1", b"7")),
+    *(
+        b'{"b": %s}' % text
+        for text in (b'"\xff"', b'"\xed\xa0\x80"', b'"\\ud800"', b'"\\ud83d\\ude00"', b'"\\u0000"', b'"a\nb"')
+    ),
+    *(
+        b'{"a": 1, "a": 2}',
+        b'{"d": null, "d": null}',
+        b'{"x.y": null, "x_y": null}',
+        b'{"e": {"f": 1, "f": 1}}',
+    ),
+    *(
+        b"",
+        b" ",
+        b"{}{}",
+        b'{"a": 1}{"a": 2}',
+        b"[1]",
+        b"null",
+        b'{"a": [',
+        b'1], "b": 2}',
+        b"{",
+        b"}",
+        b'"}',
+        b"\xef\xbb\xbf{}",
+    ),
+    *(
+        b' {"a": 1}\n',
+        b'{"a":\r\n\t1}',
+        b'{"d": null}',
+        b'{"d": []}',
+        b'{"d": {}}',
+        b'{"d": {"e": null}}',
+        b'{"e": {"g": null}}',
+    ),
+    *(
+        b'{"l": [1, null]}',
+        b'{"l": [1.5]}',
+        b'{"l": [{}]}',
+        b'{"ottla": null}',
+        b'{"A": null}',
+        b'{"": null}',
+        b'{"\\ud800": null}',
+    ),
+]
+"""Values whose verdict depends on their spelling."""
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +121,33 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> InMemoryCatalog:
 def new_table(catalog: InMemoryCatalog) -> Table:
     catalog.create_namespace_if_not_exists("lake")
     return catalog.create_table(f"lake.rows_{uuid.uuid4().hex}", JSON_TABLE)
+
+
+def read_batch(columns: Struct, values: Sequence[bytes | None]) -> JsonBatch:
+    return BatchReader().read(columns, pa.array(values, pa.binary()))
+
+
+def read_row_by_row(
+    columns: Struct, values: Sequence[bytes]
+) -> tuple[dict[int, Any], Struct, list[BadRecord]]:
+    """Return rows by their numbers, the columns, and the other records, by the rules for single rows."""
+    rows: dict[int, dict[str, Any]] = {}
+    bad = []
+    wider = columns
+    for number, value in enumerate(values):
+        try:
+            row = parse_row(value)
+            wider = with_row(wider, row)
+            rows[number] = row
+        except Misfit as error:
+            bad.append(BadRecord(number, str(error)))
+    for number, row in list(rows.items()):
+        try:
+            with_row(wider, row)
+        except Misfit as error:
+            bad.append(BadRecord(number, str(error)))
+            del rows[number]
+    return rows, wider, sorted(bad)
 
 
 def expected(value: Any, kind: Any) -> Any:
@@ -97,17 +176,57 @@ def test_every_row_that_fits_is_in_the_table_as_it_was(
     table = new_table(catalog)
     for batch in (first, second):
         columns = json_columns(table.schema(), "rows")
-        found = read_batch(columns, [json.dumps(row).encode() for row in batch])
+        values = [json.dumps(row).encode() for row in batch]
+        found = read_batch(columns, values)
         assert sorted([*found.numbers, *(record.number for record in found.bad)]) == [*range(len(batch))]
         evolve(table, found.columns)
         now = json_columns(table.schema(), "rows")
         assert now == settled(found.columns)
         records = pa.array([{"partition": 0, "offset": number} for number in found.numbers], RECORD)
         rows = json_rows(
-            schema_to_pyarrow(table.schema()), records, found.rows, pa.nulls(len(found.rows), pa.string())
+            schema_to_pyarrow(table.schema()), records, found.rows, pa.nulls(len(found.numbers), pa.string())
         )
-        written = rows.drop_columns(["ottla"]).to_pylist() if found.rows else []
-        assert written == [expected(row, now) for row in found.rows]
+        written = rows.drop_columns(["ottla"]).to_pylist() if found.numbers else []
+        assert written == [expected(parse_row(values[number]), now) for number in found.numbers]
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.sampled_from(SPELLINGS), max_size=3),
+    st.lists(st.sampled_from(SPELLINGS), max_size=4),
+    ROWS,
+    st.permutations(range(120)),
+)
+def test_pieces_and_single_rows_get_the_same_verdict(
+    first: list[bytes], second: list[bytes], rows: list[dict[str, Any]], order: list[int]
+) -> None:
+    """A reader may learn from a batch. The next is read in pieces, some of them by Arrow's parser."""
+    reader, columns = BatchReader(), EMPTY
+    given_rows = [json.dumps(row).encode() for row in rows] or [b"{}"]
+    mostly = (given_rows * 120)[:114] + second[:3] + [b'{"a": 1}', b'{"b": "x"}', b'{"c": 0.5}']
+    mixed = [mostly[number] for number in order if number < len(mostly)]
+    for values in ([*first, *given_rows], mixed):
+        kept, wider, bad = read_row_by_row(columns, values)
+        found = reader.read(columns, pa.array(values, pa.binary()))
+        assert sorted(found.bad) == bad
+        assert found.columns == wider
+        assert [*found.numbers] == [*kept]
+        assert found.rows.to_pylist() == [expected(row, wider) for row in kept.values()]
+        columns = settled(wider)
+
+
+def test_few_records_that_do_not_fit_make_few_rows_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = []
+    monkeypatch.setattr(batches, "parse_row", lambda value: parsed.append(value) or parse_row(value))
+    columns = settled(with_row(EMPTY, {"a": 1, "b": "x"}))
+    values = [b'{"a": %d, "b": "y", "never": null, "none": {"of": []}}' % number for number in range(20_000)]
+    values[12_345] = b'{"a": "text"}'
+    reader = BatchReader()
+    for _ in range(2):
+        found = reader.read(columns, pa.array(values, pa.binary()))
+        assert [record.number for record in found.bad] == [12_345]
+        assert len(found.numbers) == found.rows.length() == 19_999
+    assert len(parsed) <= 4 * batches.ROWS_MIN
 
 
 @given(ROWS)
@@ -161,7 +280,7 @@ def test_a_number_with_a_fraction_makes_a_new_column_a_double_but_not_a_column_o
     values = [b'{"n": 1}', b'{"n": 1.5}', b'{"n": 9007199254740993}']
     found = read_batch(EMPTY, values)
     assert found.columns == Struct({"n": JsonField(Plain.DOUBLE, True)})
-    assert found.rows == [{"n": 1}, {"n": 1.5}]
+    assert found.rows.to_pylist() == [{"n": 1.0}, {"n": 1.5}]
     assert [record.number for record in found.bad] == [2]
     there = Struct({"n": JsonField(Plain.LONG)})
     later = read_batch(there, values)
@@ -174,10 +293,11 @@ def test_whole_numbers_with_a_point_are_whole_numbers() -> None:
     assert read_batch(there, [b'{"n": 2.0}']).bad == []
 
 
-def test_a_null_value_is_a_row_of_nulls_and_records_may_be_left_out() -> None:
-    found = read_batch(EMPTY, [None, b"x", b"{}"], {1}.__contains__)
-    assert found.numbers == [0, 2]
-    assert found.rows == [{}, {}]
+@pytest.mark.parametrize("columns", [EMPTY, Struct({"n": JsonField(Plain.LONG)})], ids=["none", "one"])
+def test_a_null_value_is_a_row_of_nulls(columns: Struct) -> None:
+    found = read_batch(columns, [None, b"{}"])
+    assert [*found.numbers] == [0, 1]
+    assert found.rows.to_pylist() == [dict.fromkeys(columns.fields)] * 2
     assert found.bad == []
 
 
