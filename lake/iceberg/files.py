@@ -26,6 +26,13 @@ ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
 BUFFERED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Rows, in bytes before compression, that wait for a file's next row group, in all partitions of the table."""
 OPEN_FILES_MAX: Final = 64
+PAGE_ROWS: Final = "write.parquet.page-row-limit"
+"""Iceberg's property for the rows of a page. Arrow's writer takes so many rows before it looks at a page's size, and at
+that of a dictionary."""
+PAGE_ROWS_MAX: Final = 20_000
+"""The property's default."""
+LOOK_BYTES: Final = 256 * 1024
+"""Bytes after which the writer should look at these sizes."""
 SMALLER_AT_FIRST: Final = 3.0
 """The factor by which compression is taken to make rows smaller, until a file of the table was measured."""
 _PARTITION = "_partition_{}"
@@ -118,13 +125,15 @@ class DataFiles:
             yield tuple(found.values()), PartitionKey(given, spec, schema), part.combine_chunks()
 
     def _write(self, file: _OpenFile) -> None:
+        rows = pa.concat_tables(file.waiting)
         if file.writer is None:
             name = f"{len(self._locations):05d}-{self._round}.parquet"
             file.location = self._table.location_provider().new_data_location(name, file.key)
             self._locations.append(file.location)
             output = self._table.io.new_output(file.location)
-            file.writer = self._format.create_writer(output, self._table.schema(), self._table.properties)
-        file.writer.write(pa.concat_tables(file.waiting))
+            properties = {PAGE_ROWS: str(_page_rows(rows)), **self._table.properties}
+            file.writer = self._format.create_writer(output, self._table.schema(), properties)
+        file.writer.write(rows)
         file.written_bytes += file.waiting_bytes
         file.waiting, file.waiting_bytes = [], 0
 
@@ -151,6 +160,15 @@ class DataFiles:
         )
         done.spec_id = self._table.spec().spec_id
         self._done.append(done)
+
+
+def _page_rows(rows: pa.Table) -> int:
+    """Return the number of rows with `LOOK_BYTES` in the largest column.
+
+    With Iceberg's default, 20,000 rows of 1 KB become one page of 20 MB, after a dictionary of as many bytes.
+    """
+    largest: int = max((column.nbytes for column in rows.columns), default=0)
+    return max(1, min(PAGE_ROWS_MAX, LOOK_BYTES * rows.num_rows // max(1, largest)))
 
 
 def _runs(keys: pa.Table) -> Iterator[tuple[int, int]]:
