@@ -17,9 +17,9 @@ from ..record_columns import DELETED, OP, OTTLA, UPSERTED
 from .merged_rows import FileRows, Key, keys_of
 
 KEYS_BYTES_MAX: Final = 512 * 1024 * 1024
-"""Bytes of the keys of a table, with their places, that are held in memory."""
-PIECE_ROWS: Final = 200_000
-"""Rows after which the newest of their keys are chosen."""
+"""Bytes of the keys of a table, with their places, that are held in memory. As many of further rows wait."""
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of keys and places after which the newest of their rows are chosen."""
 _COLUMNS: Final = (f"{OTTLA}.partition", f"{OTTLA}.offset", f"{OTTLA}.key", OP)
 _PLACE: Final = ["partition", "offset"]
 _AGGREGATED: Final = {"partition": "partition", "key": "key", "offset": "offset_last", "op": "op_last"}
@@ -73,25 +73,18 @@ def newest_places(table: Table, files: Sequence[DataFile]) -> NewestPlaces:
         raise TableRefused(f"table {name} has files in {others.pop()}; only Parquet is compacted by keys")
     newest, keyless = _NOTHING, [_NOTHING]
     waiting: list[pa.Table] = []
-    waiting_rows = waiting_bytes = 0
+    waiting_bytes = 0
     for piece in _pieces(table, files):
         has_key = pc.is_valid(piece["key"])
         if not pc.all(has_key).as_py():
             keyless.append(piece.filter(pc.invert(has_key)))
             piece = piece.filter(has_key)
         waiting.append(piece)
-        waiting_rows += piece.num_rows
         waiting_bytes += piece.nbytes
-        # The known keys are looked at again only after as many further rows, so that large tables take no longer.
-        if waiting_rows >= max(PIECE_ROWS, newest.num_rows):
-            newest, waiting = _newest([newest, *waiting]), []
-            waiting_rows = waiting_bytes = 0
-        if newest.nbytes + waiting_bytes > 2 * KEYS_BYTES_MAX:
-            raise TableRefused(
-                f"table {name}: its keys take more than {KEYS_BYTES_MAX >> 20} MiB, which `ottla lake compact` does "
-                "not hold in memory. Its files stay as they are"
-            )
-    newest = _newest([newest, *waiting])
+        # The known keys are looked at again only after as many further bytes, so that large tables take no longer.
+        if waiting_bytes >= max(PIECE_BYTES, newest.nbytes):
+            newest, waiting, waiting_bytes = _newest(name, [newest, *waiting]), [], 0
+    newest = _newest(name, [newest, *waiting])
     alive = newest.filter(pc.not_equal(pc.fill_null(newest["op"], UPSERTED), DELETED))
     places = pa.concat_tables([alive, *keyless]).select(_PLACE)
     places = places.sort_by([(column, "ascending") for column in _PLACE]).combine_chunks()
@@ -114,9 +107,14 @@ def _pieces(table: Table, files: Iterable[DataFile]) -> Iterator[pa.Table]:
                 )
 
 
-def _newest(pieces: Sequence[pa.Table]) -> pa.Table:
-    """Return the newest row of each partition and key."""
+def _newest(name: str, pieces: Sequence[pa.Table]) -> pa.Table:
+    """Return the newest row of each partition and key. Raises TableRefused if the keys are too many."""
     rows = pa.concat_tables(pieces).sort_by("offset")
     grouped = rows.group_by(["partition", "key"], use_threads=False)
     found = grouped.aggregate([("offset", "last"), ("op", "last")])
-    return pa.table({name: found[place] for name, place in _AGGREGATED.items()})
+    if found.nbytes > KEYS_BYTES_MAX:
+        raise TableRefused(
+            f"table {name}: its keys take more than {KEYS_BYTES_MAX >> 20} MiB, which `ottla lake compact` does "
+            "not hold in memory. Its files stay as they are"
+        )
+    return pa.table({column: found[place] for column, place in _AGGREGATED.items()})

@@ -105,7 +105,7 @@ def test_a_key_that_was_deleted_and_written_again_stays(catalog: Catalog, tmp_pa
 def test_random_changes_in_many_files(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(newest_rows, "PIECE_ROWS", 50)
+    monkeypatch.setattr(newest_rows, "PIECE_BYTES", 2_000)
     chance, table = random.Random(3), opened(catalog)
     expected: dict[tuple[int, bytes], tuple[int, int | None]] = {}
     for number in range(8):
@@ -125,11 +125,18 @@ def test_random_changes_in_many_files(
     assert kept(tmp_path) == wanted
 
 
-def test_too_many_keys_are_refused(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newest_rows, "KEYS_BYTES_MAX", 1000)
-    append(opened(catalog), 0, [(0, offset, b"key %d" % offset, 1) for offset in range(200)])
+def test_too_many_keys_are_refused_and_their_number_counts_not_that_of_their_changes(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = opened(catalog)
+    append(table, 0, [(0, offset, b"key %d" % (offset % 200), 1) for offset in range(2_000)])
+    # A key takes some 32 bytes.
+    monkeypatch.setattr(newest_rows, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(newest_rows, "KEYS_BYTES_MAX", 200 * 20)
     with pytest.raises(TableRefused, match="its keys take more than 0 MiB"):
         compact(catalog, NAME)
+    monkeypatch.setattr(newest_rows, "KEYS_BYTES_MAX", 200 * 40)
+    assert compact(catalog, NAME).dropped == 1_800
 
 
 @pytest.mark.cluster
