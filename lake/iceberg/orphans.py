@@ -73,13 +73,13 @@ def orphans(catalog: Catalog, name: str, before_ms: int) -> tuple[TableFolder, l
     return folder, sorted(old.values(), key=lambda orphan: orphan.path)
 
 
-def delete(folder: TableFolder, found: Sequence[Orphan]) -> int:
-    """Delete files, and return their number. A file that is gone meanwhile counts not."""
-    deleted = 0
+def delete(folder: TableFolder, found: Sequence[Orphan]) -> list[Orphan]:
+    """Delete files, and return those that were still there."""
+    deleted = []
     for orphan in found:
         with suppress(FileNotFoundError):
             folder.files.delete_file(orphan.path)
-            deleted += 1
+            deleted.append(orphan)
     return deleted
 
 

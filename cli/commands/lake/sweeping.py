@@ -32,18 +32,19 @@ def sweep_tables(arguments: argparse.Namespace) -> None:
     before_ms = int(time.time() * 1000) - age_ms
     with refusals():
         catalog = open_catalog(place)
-        found = {name: orphans(catalog, name, before_ms) for name in arguments.tables or lake_tables(catalog)}
-        count = sum(len(files) for _, files in found.values())
+        tables = arguments.tables or lake_tables(catalog)
+        folders = {name: orphans(catalog, name, before_ms) for name in tables}
+        found = {name: files for name, (_, files) in folders.items()}
+        count = sum(len(files) for files in found.values())
         if count and not arguments.dry_run:
-            size = bytes_text(sum(orphan.size for _, files in found.values() for orphan in files))
-            names = ", ".join(name for name, (_, files) in found.items() if files)
+            size = bytes_text(sum(orphan.size for files in found.values() for orphan in files))
+            names = ", ".join(name for name, files in found.items() if files)
             confirm(f"Delete {counted(count, 'file')}, {size}, of {names}?", yes=arguments.yes)
-            for folder, files in found.values():
-                delete(folder, files)
+            found = {name: delete(folder, files) for name, (folder, files) in folders.items()}
     _print(
         [
             {"table": name, "files": len(files), "bytes": sum(orphan.size for orphan in files)}
-            for name, (_, files) in found.items()
+            for name, files in found.items()
         ],
         arguments,
     )
