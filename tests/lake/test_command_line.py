@@ -16,6 +16,7 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
 from ottla import Admin, Producer, TopicPartition
+from ottla.cli.commands.lake import sweeping
 from ottla.cli.main import main
 from ottla.lake.failures import TableRefused
 from tests.cluster import RunningCluster, wait_until
@@ -119,6 +120,32 @@ def test_a_worker_writes_until_a_signal_and_status_shows_its_tables(
     )
 
 
+SIGNALLED_EARLY = """
+import os, signal, sys
+from ottla.cli.commands.lake import running
+from ottla.cli.main import main
+
+place_of = running.lake_of
+
+
+def early(arguments):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return place_of(arguments)
+
+
+running.lake_of = early
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_signal_before_the_worker_is_there_ends_it_orderly(cluster: RunningCluster, tmp_path: Path) -> None:
+    words = ["lake", "run", "-b", cluster.bootstrap, "--lake", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED_EARLY, *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_paused_topic_is_not_written_until_it_is_resumed(cluster: RunningCluster, tmp_path: Path) -> None:
     asyncio.run(create(cluster, "paused", 1))
     asyncio.run(write(cluster, "paused", b"1"))
@@ -193,7 +220,10 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
 
 
 def test_maintenance_of_tables(
-    cluster: RunningCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: RunningCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asyncio.run(create(cluster, "kept_small", 1))
     at = ("--lake", str(tmp_path))
@@ -213,7 +243,17 @@ def test_maintenance_of_tables(
     looked = json.loads(said(capsys, "sweep", *at, "--dry-run", "-o", "json"))
     assert looked == [{"table": "lake.kept_small", "files": 1, "bytes": 4, "dry_run": True}]
     assert forgotten.exists()
-    said(capsys, "sweep", *at)
+
+    def gone_meanwhile(question: str, *, yes: bool) -> None:
+        assert question == "Delete 1 file, 4 B, of lake.kept_small?"
+        forgotten.unlink()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sweeping, "confirm", gone_meanwhile)
+        assert json.loads(said(capsys, "sweep", *at, "-o", "json"))[0]["files"] == 0
+    forgotten.write_bytes(b"PAR1")
+    os.utime(forgotten, (0, 0))
+    assert json.loads(said(capsys, "sweep", *at, "-o", "json"))[0]["files"] == 1
     assert not forgotten.exists()
     assert "--older-than is at least 1d" in said(capsys, "sweep", *at, "--older-than", "1h", code=2)
 
