@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from ..network.addresses import host_in_url, host_port
+
 TOKEN_LENGTH_MIN: Final = 16
 HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -63,11 +65,11 @@ class ListenAddress:
             return ()
         else:
             hosts = {self.host}
-        return tuple(sorted(origin_of(f"http://{_in_address(host)}:{self.port}") for host in hosts))
+        return tuple(sorted(origin_of(f"http://{host_port(host, self.port)}") for host in hosts))
 
     def in_url(self, port: int) -> str:
         """Return `HOST:PORT` as it stands in a URL, with a port that the socket has."""
-        return f"{_in_address(self.host)}:{port}"
+        return host_port(self.host, port)
 
     def bound(self) -> socket.socket:
         """Return a socket that is bound to the address. Raises OSError."""
@@ -194,13 +196,9 @@ def origin_of(address: str) -> str:
     parts = urlsplit(address)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise ValueError(f"a public address is http://HOST[:PORT] or https://HOST[:PORT], not {address!r}")
-    host = _in_address(parts.hostname)
+    host = host_in_url(parts.hostname)
     port = parts.port
     return f"{parts.scheme}://{host}" + ("" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}")
-
-
-def _in_address(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def same(text: str, other: str) -> bool:

@@ -13,6 +13,8 @@ import urllib.request
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from .addresses import host_in_url, host_port
+
 DOCUMENT_BYTES_MAX: Final = 1024 * 1024
 TIMEOUT_S: Final = 10.0
 _HEADER_LINES_MAX: Final = 200
@@ -101,8 +103,7 @@ def _proxy_of(url: SplitResult) -> SplitResult | None:
 
 
 def _authority(host: str, port: int | None) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return shown if port is None else f"{shown}:{port}"
+    return host_in_url(host) if port is None else host_port(host, port)
 
 
 def _authorization(proxy: SplitResult) -> list[str]:

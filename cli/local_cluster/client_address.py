@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
+from ...network.addresses import host_port
 from ...network.loopback import is_loopback
 from ...network.resolving import WILDCARDS
 from ...protocol.settings.security_protocol import SecurityProtocol
@@ -129,11 +130,6 @@ def changed(
             )
         )
     return ClientAddress(bound, bound)
-
-
-def host_port(host: str, port: int) -> str:
-    """Return an address as clients and listeners have it: `10.0.0.1:9092`, `[::1]:9092`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _address(text: str) -> str:

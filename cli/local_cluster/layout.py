@@ -27,12 +27,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ...network.addresses import host_port
 from ...protocol.settings.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
 from ..files import write_atomically
 from ..nodes.java_properties import written
 from ..terminal.text import counted
-from .client_address import KEYS_OF_TWO_LISTENERS, ClientAddress, changed, host_port
+from .client_address import KEYS_OF_TWO_LISTENERS, ClientAddress, changed
 from .ports import HOST, free_ports, reserve
 from .security import ClusterSecurity
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...network.addresses import host_port
 from ...network.loopback import is_loopback
 from ...network.resolving import WILDCARDS
 from ...network.tls.checks import alternative_names, subject_of
@@ -158,8 +159,8 @@ def _quorum(values: Mapping[str, str], remarks: list[str]) -> tuple[int, list[Li
         remarks += tls.remarks
     listener = ListenerReport(
         name=quorum_listener(values),
-        address=_address(config.listen_host, config.listen_port),
-        advertised=_address(host, port),
+        address=host_port(config.listen_host, config.listen_port),
+        advertised=host_port(host, port),
         protocol="proof of the secret" if tls is None else "proof of the secret, under TLS",
         client_certificates="" if tls is None else "required",
         between_brokers=False,
@@ -229,8 +230,8 @@ def _of_kerberos(listener: ListenerConfig) -> Iterator[str]:
 def _listener(config: BrokerConfig, listener: ListenerConfig, loaded: LoadedTls | None) -> ListenerReport:
     return ListenerReport(
         name=listener.name,
-        address=_address(listener.host, listener.port),
-        advertised=_address(listener.advertised_host, listener.advertised_port)
+        address=host_port(listener.host, listener.port),
+        advertised=host_port(listener.advertised_host, listener.advertised_port)
         if listener.is_advertised
         else "",
         protocol=listener.security_protocol.value,
@@ -348,7 +349,3 @@ def _readable_by_others(key: str, path: Path) -> Iterator[str]:
         return
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         yield f"{key}: others may read {path}: chmod 600 {path}"
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -196,3 +196,12 @@ async def test_proxies_of_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ) as failed:
             await get_document("https://issuer.test/keys", ssl.create_default_context())
         assert "geheim" not in str(failed.value)
+
+
+async def test_an_ipv6_address_stands_in_brackets_in_the_requests_to_a_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with proxy() as (port, asked):
+        monkeypatch.setenv("http_proxy", f"127.0.0.1:{port}")
+        assert await get_document("http://[2001:db8::7]:81/keys", None) == b"by proxy"
+    assert asked[0].startswith("GET http://[2001:db8::7]:81/keys HTTP/1.1\r\nHost: [2001:db8::7]:81\r\n")
