@@ -11,64 +11,32 @@ issued again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..network.tls import pem
 from ..network.tls.checks import alternative_names
 from ..network.tls.failures import TlsUnusable
+from ..network.tls.issuing import (
+    AuthorityKey,
+    CertificateOwner,
+    Issued,
+    Issuer,
+    certificate_text,
+    new_issuer,
+)
 from .arguments.certificate_names import AUTHORITY_DAYS, DAYS
 from .failures import CommandFailed
 from .files import write_atomically
 
 CA_FILE: Final = "ca.pem"
 KEY_FILE: Final = "ca.key"
-NODE_UNIT: Final = "Ottla node"
-"""The organisational unit in the subject of each node's certificate. Clients' certificates have none."""
 _RENEWED_DAYS: Final = 90
 """Days before its expiry at which a certificate is renewed."""
-_CLOCKS_DIFFER: Final = timedelta(hours=1)
-_AuthorityKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-
-
-@dataclass(frozen=True, slots=True)
-class CertificateOwner:
-    """The owner of a TLS certificate: a node that is reached under the names `hosts`, or a client without hosts."""
-
-    name: str
-    hosts: tuple[str, ...] = ()
-
-    def file(self, folder: Path) -> Path:
-        """Return the path of the file with the owner's private key and certificate."""
-        return folder / f"{self.name}.pem"
-
-    @property
-    def subject(self) -> x509.Name:
-        """The subject of the owner's certificate. Its common name is the owner's name."""
-        return _name(self.name, NODE_UNIT if self.hosts else None)
-
-    @property
-    def principal(self) -> str:
-        """The name of the owner's user on a listener that maps no names: the subject of the certificate."""
-        return self.subject.rfc4514_string()
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """A new private key with its certificate, as text in PEM, and the end of the certificate's validity."""
-
-    text: str = field(repr=False)
-    expires: datetime
 
 
 def issue_missing(
@@ -99,10 +67,10 @@ def is_used(folder: Path) -> bool:
 class Authority:
     """A certificate authority with its folder; it can issue certificates while its key is there."""
 
-    def __init__(self, folder: Path, certificate: x509.Certificate, key: _AuthorityKey | None) -> None:
+    def __init__(self, folder: Path, certificate: x509.Certificate, key: AuthorityKey | None) -> None:
         self._folder = folder
         self._certificate = certificate
-        self._key = key
+        self._issuer = None if key is None else Issuer(certificate, key)
 
     @property
     def expires(self) -> datetime:
@@ -112,7 +80,7 @@ class Authority:
     @property
     def text(self) -> str:
         """The certificate of the authority in PEM, which clients and nodes trust."""
-        return _text(self._certificate)
+        return certificate_text(self._certificate)
 
     def has_issued(self, owner: CertificateOwner, now: datetime) -> bool:
         """Return whether the owner has a certificate that is valid for long enough.
@@ -126,7 +94,7 @@ class Authority:
         try:
             certificate.verify_directly_issued_by(self._certificate)
         except (InvalidSignature, ValueError, TypeError):
-            if self._key is None:
+            if self._issuer is None:
                 raise CommandFailed(
                     f"{file} was not issued by {self._folder / CA_FILE}: put the cluster's own authority back, or "
                     f"remove the folder {self._folder} to start with a new one, which clients must then trust"
@@ -140,67 +108,21 @@ class Authority:
 
         Raises CommandFailed without the authority's key.
         """
-        if self._key is None:
+        if self._issuer is None:
             raise CommandFailed(
                 f"{self._folder / KEY_FILE} is gone, and {owner.name} needs a new certificate: put the key back, or "
                 f"remove the folder {self._folder} to start with a new authority, which clients must then trust"
             )
-        key = ec.generate_private_key(ec.SECP256R1())
-        usage = ExtendedKeyUsageOID.SERVER_AUTH if owner.hosts else ExtendedKeyUsageOID.CLIENT_AUTH
-        usages = [usage, ExtendedKeyUsageOID.CLIENT_AUTH] if owner.hosts else [usage]
-        expires = min(now + timedelta(days=days), self.expires)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(owner.subject)
-            .issuer_name(self._certificate.subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _CLOCKS_DIFFER)
-            .not_valid_after(expires)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(_authority_key(self._certificate), critical=False)
-        )
-        if owner.hosts:
-            names = x509.SubjectAlternativeName([_general_name(host) for host in owner.hosts])
-            builder = builder.add_extension(names, critical=False)
-        return Issued(_key_text(key) + _text(builder.sign(self._key, SHA256())), expires)
+        return self._issuer.issue(owner, now, days)
 
 
 def create_authority(folder: Path, cluster: str, now: datetime, days: int = AUTHORITY_DAYS) -> Authority:
     """Create the certificate authority of a cluster in a folder, and write its key and certificate."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name(f"Ottla cluster {cluster}"[:64])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS_DIFFER)
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_FOR_SIGNING, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, SHA256())
-    )
-    write_atomically(folder / KEY_FILE, _key_text(key), mode=0o600)
-    write_atomically(folder / CA_FILE, _text(certificate), mode=0o600)
-    return Authority(folder, certificate, key)
-
-
-_FOR_SIGNING: Final = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=True,
-    encipher_only=False,
-    decipher_only=False,
-)
+    issuer = new_issuer(f"Ottla cluster {cluster}"[:64], now, days)
+    write_atomically(folder / KEY_FILE, issuer.key_text, mode=0o600)
+    write_atomically(folder / CA_FILE, issuer.text, mode=0o600)
+    return Authority(folder, issuer.certificate, issuer.key)
 
 
 def open_authority(folder: Path, now: datetime) -> Authority:
@@ -244,15 +166,6 @@ def _is_authority(certificate: x509.Certificate) -> bool:
         return False
 
 
-def _authority_key(certificate: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    """Return the identifier of the authority's key, as the authority's own certificate has it."""
-    try:
-        own = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    except x509.ExtensionNotFound:
-        own = x509.SubjectKeyIdentifier.from_public_key(certificate.public_key())
-    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
-
-
 def _certificate_in(file: Path) -> x509.Certificate:
     try:
         found = pem.certificates(_read(file), str(file))
@@ -263,12 +176,12 @@ def _certificate_in(file: Path) -> x509.Certificate:
     return found[0]
 
 
-def _key_in(file: Path) -> _AuthorityKey:
+def _key_in(file: Path) -> AuthorityKey:
     try:
         key = pem.private_key(_read(file), None, str(file), "a password")
     except TlsUnusable as error:
         raise CommandFailed(str(error)) from None
-    if not isinstance(key, _AuthorityKey):
+    if not isinstance(key, AuthorityKey):
         raise CommandFailed(f"{file} is no key for ECDSA or RSA, with which certificates are signed here")
     return key
 
@@ -280,23 +193,3 @@ def _read(file: Path) -> str:
         raise CommandFailed(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise CommandFailed(f"{file} is not a text file") from None
-
-
-def _name(common_name: str, unit: str | None = None) -> x509.Name:
-    units = [] if unit is None else [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit)]
-    return x509.Name([*units, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _key_text(key: ec.EllipticCurvePrivateKey) -> str:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-
-
-def _text(certificate: x509.Certificate) -> str:
-    return certificate.public_bytes(Encoding.PEM).decode()

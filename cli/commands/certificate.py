@@ -22,7 +22,8 @@ from ..terminal.output import print_json, print_table
 from ..terminal.text import note
 
 if TYPE_CHECKING:
-    from ..certificate_authority import Authority, CertificateOwner
+    from ...network.tls.issuing import CertificateOwner
+    from ..certificate_authority import Authority
 
 _DAYS_MAX: Final = 36_500
 _PRIVATE, _PUBLIC = 0o600, 0o644
@@ -123,7 +124,8 @@ def make_authority(arguments: argparse.Namespace) -> None:
 
 def issue_certificate(arguments: argparse.Namespace) -> None:
     """Issue a certificate, and write it beside the settings lines with its path."""
-    from ..certificate_authority import CA_FILE, CertificateOwner, open_authority
+    from ...network.tls.issuing import CertificateOwner
+    from ..certificate_authority import CA_FILE, open_authority
 
     hosts = tuple(dict.fromkeys(checked_host(host, "--host") for host in arguments.host or ()))
     owner = CertificateOwner(checked_name(arguments.name), hosts)
@@ -169,7 +171,7 @@ def _files(
 
 
 def _node_settings(beside: Path, key_file: str, ca_file: str) -> Iterator[WrittenFile]:
-    from ..certificate_authority import NODE_UNIT
+    from ...network.tls.issuing import NODE_UNIT
 
     stores = {
         "ssl.keystore.type": "PEM",

@@ -223,7 +223,8 @@ class ClusterSecurity:
             return []
         from datetime import UTC, datetime
 
-        from ..certificate_authority import CertificateOwner, issue_missing
+        from ...network.tls.issuing import CertificateOwner
+        from ..certificate_authority import issue_missing
 
         owners = [CertificateOwner(name, hosts) for name in brokers]
         if self.protocol is SecurityProtocol.SSL:

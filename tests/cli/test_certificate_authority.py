@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from ottla.cli.certificate_authority import CertificateOwner, issue_missing
+from ottla.cli.certificate_authority import issue_missing
 from ottla.cli.failures import CommandFailed
+from ottla.network.tls.issuing import CertificateOwner
 
 NOW = datetime.now(UTC)
 BROKER = CertificateOwner("broker-1", ("127.0.0.1", "::1", "localhost"))

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from ottla.cli.build import this_build
-from ottla.cli.certificate_authority import CertificateOwner, issue_missing
+from ottla.cli.certificate_authority import issue_missing
 from ottla.cli.failures import CommandFailed
 from ottla.cli.main import main
 from ottla.cli.nodes.config_providers import ResolvedSettings
 from ottla.cli.nodes.configuration_report import ConfigurationReport, report_of
+from ottla.network.tls.issuing import CertificateOwner
 from tests.commands import run_ottla
 
 NOW = datetime.now(UTC)
