@@ -23,6 +23,9 @@ from .client.admin import (
     AppVersions as AppVersions,
 )
 from .client.admin import (
+    Backup as Backup,
+)
+from .client.admin import (
     BegunTransaction as BegunTransaction,
 )
 from .client.admin import (
@@ -115,6 +118,33 @@ from .client.admin.records import (
 from .client.admin.records import (
     TO_THE_END as TO_THE_END,
 )
+from .client.backup.cut_file import (
+    MissedRecords as MissedRecords,
+)
+from .client.backup.values import (
+    BackupCut as BackupCut,
+)
+from .client.backup.values import (
+    BackupProgress as BackupProgress,
+)
+from .client.backup.values import (
+    BackupPruning as BackupPruning,
+)
+from .client.backup.values import (
+    BackupTopic as BackupTopic,
+)
+from .client.backup.values import (
+    BackupVerification as BackupVerification,
+)
+from .client.backup.values import (
+    Restoration as Restoration,
+)
+from .client.backup.values import (
+    RestoredTopic as RestoredTopic,
+)
+from .client.backup.values import (
+    RestoreProgress as RestoreProgress,
+)
 from .client.connections.metadata import (
     BrokerAddress as BrokerAddress,
 )
@@ -153,6 +183,12 @@ from .client.failures import (
 )
 from .client.failures import (
     AuthorizationFailed as AuthorizationFailed,
+)
+from .client.failures import (
+    BackupRefused as BackupRefused,
+)
+from .client.failures import (
+    BackupUnusable as BackupUnusable,
 )
 from .client.failures import (
     ClientClosed as ClientClosed,

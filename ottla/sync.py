@@ -2,6 +2,7 @@
 
 from ottla.client.sync import (
     Admin,
+    Backup,
     ConsumedBatch,
     Consumer,
     ExactlyOnce,
@@ -15,6 +16,7 @@ from ottla.client.sync import (
 
 __all__ = [
     "Admin",
+    "Backup",
     "ConsumedBatch",
     "Consumer",
     "ExactlyOnce",

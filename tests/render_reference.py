@@ -35,6 +35,7 @@ CLIENTS = (
     ottla.ConsumedBatch,
     ottla.ShareConsumer,
     ottla.ShareTask,
+    ottla.Backup,
 )
 SECURITY = tuple(option for option in PRODUCER_OPTIONS if option.group is SecurityOptions)
 
@@ -53,6 +54,7 @@ def render() -> dict[str, str]:
         "transaction-writer.md": client_page(ottla.TransactionWriter, WRITER_OPTIONS),
         "transaction.md": client_page(ottla.Transaction, ()),
         "consumed-batch.md": client_page(ottla.ConsumedBatch, ()),
+        "backup.md": client_page(ottla.Backup, ()),
         "security.md": security(),
         "values.md": page(
             "Values and functions",
@@ -200,6 +202,7 @@ ROWS = (
     ("[transaction-writer.md](transaction-writer.md)", "`TransactionWriter`: every option and call"),
     ("[transaction.md](transaction.md)", "`Transaction`: every call"),
     ("[consumed-batch.md](consumed-batch.md)", "`ConsumedBatch`: every call"),
+    ("[backup.md](backup.md)", "`Backup`: every call"),
     ("[security.md](security.md)", "options of TLS and logins, common to all clients"),
     ("[values.md](values.md)", "values that the clients take and return"),
     ("[errors.md](errors.md)", "exceptions and error codes"),

@@ -6,7 +6,8 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final, Self
 
 from .text import note, show_progress
@@ -62,10 +63,16 @@ class ProgressLine:
             note(text)
 
 
-@asynccontextmanager
-async def waiting(whom: str) -> AsyncIterator[None]:
+def waiting(whom: str) -> AbstractAsyncContextManager[None]:
     """Show that the command waits for `whom`, and how long so far, if the block takes longer than FIRST_AFTER_S."""
-    teller = asyncio.create_task(_tell(whom), name="progress")
+    return renewed_line(partial(waiting_text, whom))
+
+
+@asynccontextmanager
+async def renewed_line(text: Callable[[float], str]) -> AsyncIterator[None]:
+    """Show a text until the block ends, from FIRST_AFTER_S on. The text is made again and again, from the seconds since
+    the block began, so it changes even while nothing happens."""
+    teller = asyncio.create_task(_tell(text), name="progress")
     try:
         yield
     finally:
@@ -73,12 +80,12 @@ async def waiting(whom: str) -> AsyncIterator[None]:
         await asyncio.wait([teller])  # It removes its line from the terminal as it ends.
 
 
-async def _tell(whom: str) -> None:
+async def _tell(text: Callable[[float], str]) -> None:
     began_s = time.monotonic()
     with ProgressLine() as line:
         await asyncio.sleep(FIRST_AFTER_S)
         while True:
-            line.show(waiting_text(whom, time.monotonic() - began_s))
+            line.show(text(time.monotonic() - began_s))
             await asyncio.sleep(_LOOK_EVERY_S)
 
 

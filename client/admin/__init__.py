@@ -8,6 +8,8 @@ from __future__ import annotations
 from ..kinds import checks_arguments
 from ..options import checks_options
 from .acls import AclAdmin
+from .backups.backup_admin import BackupAdmin
+from .backups.run import Backup
 from .begun_transactions import BegunTransaction, BegunTransactionAdmin
 from .cluster import ClusterAdmin
 from .cuts import CutAdmin
@@ -65,6 +67,7 @@ __all__ = [
     "TOPIC_RESOURCE",
     "Admin",
     "AppVersions",
+    "Backup",
     "BegunTransaction",
     "ClusterDescription",
     "ConfigEntry",
@@ -99,6 +102,7 @@ __all__ = [
 @checks_arguments
 @checks_options(*ADMIN_OPTIONS)
 class Admin(
+    BackupAdmin,  # It calls methods of the others.
     TopicAdmin,
     ThrottleAdmin,
     ClusterAdmin,

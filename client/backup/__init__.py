@@ -1,8 +1,7 @@
-"""Backups of a cluster in an object store, and their restoration into a cluster.
+"""Backups in an object store: their layout, and what needs the store alone.
 
-`run` copies a cluster into a store, one consistent cut after the other; `cluster` reads the cluster, `copying` the
-records of a partition, and `lease` keeps other backups away. `restore` serves a cut to the brokers of another cluster
-as a source that they copy with a mirror; `serving` and `answers` are that source, and `loaded_segments` reads its
-segments ahead. `verify` and `prune` read and clear a store. `names`, `cut_file`, `catalog`, `chains` and `plans`
-decide, and are pure. docs/BACKUP.md has the layout of the store.
+`lease` keeps a second backup away, `reading` lists cuts, and `verify` and `prune` read and clear a store. `serving` and
+`answers` serve a cut as a source that brokers copy with a mirror, and `loaded_segments` reads its segments ahead.
+`names`, `cut_file`, `catalog`, `chains` and `plans` decide, and are pure. `values` are for programs. The admin client
+copies a cluster into a store, and restores cuts: `client/admin/backups`. docs/BACKUP.md has the layout of the store.
 """

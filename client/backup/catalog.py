@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
+from ...protocol.iso_times import EPOCH
 from ..failures import BackupUnusable
 from .cut_file import FORMAT
 from .names import CutId, CutName, SegmentName
@@ -85,11 +87,36 @@ def catalog_of(epoch: EpochFile, cuts: Iterable[CutName]) -> Catalog:
     return Catalog(epoch, tuple(sorted(name for name in cuts if every.counts(name.cut))))
 
 
-def chosen_cut(cuts: Sequence[CutName], as_of: CutId | int | None) -> CutName | None:
-    """Return the cut to restore: the newest, the named one, or the newest up to a time in ms since 1970. None if there
-    is no such cut."""
+def chosen_cut(cuts: Sequence[CutName], as_of: CutId | int | None) -> CutName:
+    """Return the cut to restore: the newest, the named one, or the newest up to a time in ms since 1970.
+
+    Raises BackupUnusable, with the cuts that there are, if there is no such cut.
+    """
     if as_of is None:
-        return cuts[-1] if cuts else None
-    if isinstance(as_of, CutId):
-        return next((name for name in cuts if name.cut == as_of), None)
-    return max((name for name in cuts if name.time_ms <= as_of), default=None)
+        found = cuts[-1] if cuts else None
+    elif isinstance(as_of, CutId):
+        found = next((name for name in cuts if name.cut == as_of), None)
+    else:
+        found = max((name for name in cuts if name.time_ms <= as_of), default=None)
+    if found is None:
+        raise BackupUnusable(_no_such_cut(cuts, as_of))
+    return found
+
+
+def _no_such_cut(cuts: Sequence[CutName], as_of: CutId | int | None) -> str:
+    if not cuts:
+        return "the backup has no whole cut yet"
+    wanted = f"cut {as_of}" if isinstance(as_of, CutId) else f"cut up to {_time_text(as_of or 0)}"
+    first, last = cuts[0], cuts[-1]
+    return (
+        f"the backup has no {wanted}: its cuts are {first.cut} of {_time_text(first.time_ms)} to {last.cut} of "
+        f"{_time_text(last.time_ms)}"
+    )
+
+
+def _time_text(time_ms: int) -> str:
+    """Return a time in ISO 8601, in UTC."""
+    try:
+        return f"{EPOCH + timedelta(milliseconds=time_ms):%Y-%m-%dT%H:%M:%SZ}"
+    except OverflowError:
+        return f"{time_ms} ms after 1970"

@@ -33,10 +33,10 @@ class RestorePlan:
 
 
 def restore_plan(
-    cut: CutFile, topics: str | None, groups: str | None, renames: Sequence[tuple[str, str]]
+    cut: CutFile, topics: str | None, groups: str | None, renames: Mapping[str, str]
 ) -> RestorePlan:
     """Return the plan of a restoration. `topics` and `groups` are patterns of whole names, None for all that the backup
-    has. `renames` has pairs of a topic in the backup and its new name.
+    has. `renames` has the new name of a topic, by its name in the backup.
 
     A renamed topic gets another id, and no group gets offsets: groups know the topic by its former name. Raises
     BackupUnusable if no topic matches, or a rename is impossible.
@@ -48,11 +48,11 @@ def restore_plan(
         raise BackupUnusable(
             "the cut has no topics" if topics is None else f"no topic of the cut matches {topics!r}"
         )
-    new_names = _new_names([topic.name for topic in chosen], renames)
-    renamed = [_renamed(topic, new_names.get(topic.name)) for topic in chosen]
+    _check_renames([topic.name for topic in chosen], renames)
+    renamed = [_renamed(topic, renames.get(topic.name)) for topic in chosen]
     wanted = "" if renames else cut.groups_pattern if groups is None else groups
     if groups and not cut.groups_pattern:
-        raise BackupUnusable("the backup has no committed offsets: it was made without --groups")
+        raise BackupUnusable("the backup has no committed offsets: it was made without groups")
     if wanted:
         renamed += [topic for topic in cut.topics if topic.name == OFFSETS_TOPIC]
     return RestorePlan(
@@ -61,30 +61,25 @@ def restore_plan(
             topics=tuple(renamed),
             groups={name: of for name, of in cut.groups.items() if re.fullmatch(wanted, name)},
         ),
-        {new: old for old, new in new_names.items()},
+        {new: old for old, new in renames.items()},
         wanted,
         f"restore-{cut.cut}-{_selection(topics, wanted, renames):08x}",
     )
 
 
-def _selection(topics: str | None, groups: str, renames: Sequence[tuple[str, str]]) -> int:
+def _selection(topics: str | None, groups: str, renames: Mapping[str, str]) -> int:
     """Return a number for what is restored. Only a restoration of the same topics continues an interrupted one."""
-    return crc32(repr((topics, groups, sorted(renames))).encode())
+    return crc32(repr((topics, groups, sorted(renames.items()))).encode())
 
 
-def _new_names(names: Collection[str], renames: Sequence[tuple[str, str]]) -> dict[str, str]:
-    new_names: dict[str, str] = {}
-    for old, new in renames:
+def _check_renames(names: Collection[str], renames: Mapping[str, str]) -> None:
+    for old, new in renames.items():
         if old not in names:
-            raise BackupUnusable(f"--rename {old}={new}: the restored topics have no {old!r}")
-        if old in new_names:
-            raise BackupUnusable(f"--rename names {old!r} twice")
-        new_names[old] = new
-    result = [new_names.get(name, name) for name in names]
+            raise BackupUnusable(f"{old!r} cannot be renamed to {new!r}: the restored topics have no {old!r}")
+    result = [renames.get(name, name) for name in names]
     twice = next((name for name in result if result.count(name) > 1), None)
     if twice is not None:
-        raise BackupUnusable(f"--rename gives two topics the name {twice!r}")
-    return new_names
+        raise BackupUnusable(f"two topics would get the name {twice!r}")
 
 
 def _renamed(topic: BackedTopic, name: str | None) -> BackedTopic:

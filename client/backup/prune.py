@@ -11,6 +11,7 @@ from ..objects.store import ObjectStore
 from .names import CutName, SegmentName
 from .plans import NeededSegments, cuts_to_prune
 from .reading import read_catalog, read_cut, segments_of
+from .values import BackupPruning
 
 _DELETED_AT_ONCE: Final = 16
 
@@ -24,6 +25,21 @@ class Pruning:
     """The cuts that remain."""
     segments: dict[SegmentName, int]
     """The segments with their sizes in bytes."""
+
+    @property
+    def objects(self) -> int:
+        """The number of objects to delete."""
+        return len(self.cuts) + len(self.segments)
+
+    @property
+    def result(self) -> BackupPruning:
+        """The result for programs."""
+        return BackupPruning(
+            tuple(str(name.cut) for name in self.cuts),
+            tuple(str(name.cut) for name in self.kept),
+            len(self.segments),
+            sum(self.segments.values()),
+        )
 
 
 async def plan_pruning(store: ObjectStore, *, keep: int | None, older_than_ms: int | None) -> Pruning:

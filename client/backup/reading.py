@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from ..failures import BackupUnusable, ObjectMissing
+from ..objects.opening import open_store
 from ..objects.store import ObjectStore
 from .catalog import Catalog, EpochFile, catalog_of, read_epoch
 from .cut_file import CUT_BYTES_MAX, CutFile, read
@@ -20,9 +21,25 @@ from .names import (
     epoch_key,
     segment_in,
 )
+from .values import BackupCut, backup_cut
 
 _EPOCH_BYTES_MAX: Final = 16 << 20
+STORE_PATIENCE_S: Final = 60.0
+"""The time in seconds after which a call of the store gives up, with all its attempts."""
 NO_BACKUP: Final = "there is no backup in {}: 'ottla backup --to URL' makes one"
+
+
+def backup_store(url: str) -> ObjectStore:
+    """Return the store of a backup. Raises ValueError for an invalid URL, and ModuleNotFoundError and ObjectStoreFailed
+    for a store that cannot be used here."""
+    return open_store(url, STORE_PATIENCE_S)
+
+
+async def list_cuts(store: ObjectStore) -> list[BackupCut]:
+    """Return the cuts of a backup, from the oldest to the newest. Raises BackupUnusable if there is no backup, or a cut
+    is damaged, and ObjectStoreFailed."""
+    catalog = await read_catalog(store)
+    return [backup_cut(await read_cut(store, name)) for name in catalog.cuts]
 
 
 async def read_catalog(store: ObjectStore) -> Catalog:

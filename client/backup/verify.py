@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from ...network.threads import in_thread
 from ...protocol.errors import KafkaError
@@ -16,61 +15,45 @@ from .cut_file import CutFile
 from .loaded_segments import read_segment
 from .names import CutId, PartitionFolder, SegmentName
 from .reading import read_catalog, read_cut, segments_of
+from .values import BackupVerification
+
+Progress = Callable[[int, int], None]
 
 
-@dataclass(slots=True)
-class Verification:
-    """The result of a verification."""
-
-    cuts: int = 0
-    """The number of cuts that were read."""
-    segments: int = 0
-    size: int = 0
-    """The bytes of all segments that were read."""
-    damages: list[str] = field(default_factory=list)
-    """The damages, each in words: objects that are missing or wrong."""
-    broken_cuts: set[CutId] = field(default_factory=set)
-    """The cuts that cannot be restored in whole."""
-
-
-Progress = Callable[[Verification, int], None]
-
-
-async def verify(store: ObjectStore, progress: Progress = lambda so_far, total: None) -> Verification:
+async def verify(store: ObjectStore, progress: Progress = lambda done, total: None) -> BackupVerification:
     """Read every object of a backup, and return the damages.
 
-    `progress` is called with the result so far, and the bytes of all segments. Raises BackupUnusable if there is no
-    backup, and ObjectStoreFailed.
+    `progress` is called with the bytes that were read so far, and the bytes of all segments. Raises BackupUnusable if
+    there is no backup, and ObjectStoreFailed.
     """
     catalog = await read_catalog(store)
     sizes = {name: size async for name, size in segments_of(store) if not catalog.is_garbage(name)}
-    result = Verification()
+    damages: list[str] = []
     damaged: set[SegmentName] = set()
-    total = sum(sizes.values())
+    done, total = 0, sum(sizes.values())
     for name, size in sorted(sizes.items()):
         fault = await segment_fault(store, name, size)
         if fault is not None:
             damaged.add(name)
-            result.damages.append(fault)
-        result.segments += 1
-        result.size += size
-        progress(result, total)
+            damages.append(fault)
+        done += size
+        progress(done, total)
     by_place: dict[PartitionFolder, list[SegmentName]] = {}
     for name in sizes:
         by_place.setdefault(name.place, []).append(name)
+    broken: list[CutId] = []
     for cut_name in catalog.cuts:
-        result.cuts += 1
         try:
             cut = await read_cut(store, cut_name)
         except BackupUnusable as error:
-            result.damages.append(error.message)
-            result.broken_cuts.add(cut_name.cut)
+            damages.append(error.message)
+            broken.append(cut_name.cut)
             continue
         holes, uses_damaged = _faults(catalog, cut, by_place, damaged)
-        result.damages += holes
+        damages += holes
         if holes or uses_damaged:
-            result.broken_cuts.add(cut_name.cut)
-    return result
+            broken.append(cut_name.cut)
+    return BackupVerification(len(catalog.cuts), len(sizes), total, tuple(damages), tuple(map(str, broken)))
 
 
 def _faults(

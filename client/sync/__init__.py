@@ -40,6 +40,7 @@ there. Clients still open when the interpreter ends are stopped then, which take
 """
 
 from .admin import Admin
+from .backup import Backup
 from .consumer import Consumer
 from .exactly_once import ConsumedBatch, ExactlyOnce
 from .producer import Producer, Transaction, TransactionWriter
@@ -48,6 +49,7 @@ from .worker import Worker
 
 __all__ = [
     "Admin",
+    "Backup",
     "ConsumedBatch",
     "Consumer",
     "ExactlyOnce",

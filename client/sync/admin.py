@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Unpack
 
 from .. import admin
 from ..admin.options import ADMIN_OPTIONS, AdminOptions
+from ..backup.values import BackupProgress
+from ..bounds import Name
 from ..options import shows_options
+from .backup import Backup
 from .facade import Facade, blocking
 from .loop_thread import shared_loop
 
@@ -20,7 +24,8 @@ class Admin(Facade):
     """
 
     def __init__(self, **options: Unpack[AdminOptions]) -> None:
-        super().__init__(admin.Admin(**options), shared_loop())
+        self._admin = admin.Admin(**options)
+        super().__init__(self._admin, shared_loop())
 
     create_topics = blocking(admin.Admin.create_topics)
     delete_topics = blocking(admin.Admin.delete_topics)
@@ -99,3 +104,25 @@ class Admin(Facade):
     promote_mirror = blocking(admin.Admin.promote_mirror)
     delete_mirror = blocking(admin.Admin.delete_mirror)
     failback_mirror = blocking(admin.Admin.failback_mirror)
+
+    def open_backup(
+        self,
+        url: Name,
+        *,
+        topics: str = ".*",
+        groups: str = ".*",
+        progress: Callable[[BackupProgress], None] | None = None,
+    ) -> Backup:
+        """Return a run of backups into `url`, which makes one cut after the other. See `ottla.Admin.open_backup`."""
+        opening = self._admin.open_backup(url, topics=topics, groups=groups, progress=progress)
+        return Backup(self._thread, self._thread.run(opening, unseen=self._never_opened))
+
+    def _never_opened(self, opened: admin.Backup) -> None:
+        """Close a run that was opened when an interrupt came, since its caller cannot."""
+        self._thread.finish(opened.close())
+
+    create_backup = blocking(admin.Admin.create_backup)
+    list_backup = blocking(admin.Admin.list_backup)
+    verify_backup = blocking(admin.Admin.verify_backup)
+    prune_backup = blocking(admin.Admin.prune_backup)
+    restore_backup = blocking(admin.Admin.restore_backup)

@@ -14,7 +14,7 @@ from ottla.cli.commands.mirror import create
 from ottla.cli.main import main
 from ottla.cli.run_client import run_client
 from ottla.cli.terminal import progress
-from ottla.cli.terminal.progress import ProgressLine, progress_bar, waiting, waiting_text
+from ottla.cli.terminal.progress import ProgressLine, progress_bar, renewed_line, waiting, waiting_text
 
 
 class Terminal(io.StringIO):
@@ -81,6 +81,16 @@ async def test_the_line_of_a_wait_goes_away_before_other_output(monkeypatch: pyt
         while not sys.stderr.getvalue():
             await asyncio.sleep(0)
     assert sys.stderr.getvalue() == "\r\x1b[Kwaiting for broker-1, 0 s\r\x1b[K"
+
+
+async def test_a_line_changes_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FIRST_AFTER_S", "LINE_EVERY_S", "_LOOK_EVERY_S"):
+        monkeypatch.setattr(progress, name, 0.0)
+    told: list[str] = []
+    monkeypatch.setattr(progress, "note", told.append)
+    async with renewed_line(lambda passed_s: f"copying, {passed_s:.4f} s"), asyncio.timeout(10):
+        while len(set(told)) < 3:
+            await asyncio.sleep(0)
 
 
 def test_commands_say_that_a_cluster_is_silent(

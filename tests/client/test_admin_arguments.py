@@ -26,6 +26,7 @@ from ottla.client.admin import (
 )
 from ottla.client.admin.values import ResourceType, config_text
 from ottla.client.kinds import checks_arguments
+from ottla.client.objects.urls import FORMS
 from ottla.protocol.cluster.acls import Acl, AclFilter
 
 PLACE = TopicPartition("orders", 0)
@@ -258,6 +259,12 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("expire_delegation_token", {"hmac": b"x", "period_ms": -1}, "period_ms is 0 or more, not -1"),
     ("limit_mirror", {"name": "m", "bandwidth": -1}, "bandwidth is 0 or more, not -1"),
     ("describe_quorum", {"timeout_ms": float("nan")}, "timeout_ms is 0 or more, not nan"),
+    ("prune_backup", {"url": "file:///b", "keep": 0}, "keep is 1 or more, not 0"),
+    (
+        "restore_backup",
+        {"url": "file:///b", "renames": {"a": ""}},
+        "renames['a'] is a text that is not empty, not ''",
+    ),
 ]
 """Values that no request can carry, or that no cluster accepts."""
 
@@ -299,6 +306,31 @@ async def test_values_out_of_bounds_are_refused(name: str, arguments: dict[str, 
             "describe_acls",
             {"matching": AclFilter(pattern_type=-1)},
             "matching.pattern_type is of PatternType (UNKNOWN, ANY, MATCH, LITERAL, PREFIXED), not -1",
+        ),
+        (
+            "verify_backup",
+            {"url": "file:/b?c"},
+            f"url: the URL of an object store has no ? and no #: {FORMS}",
+        ),
+        (
+            "open_backup",
+            {"url": "file:///b", "groups": "("},
+            "groups is a regular expression, not '(': missing ), unterminated subpattern at position 0",
+        ),
+        (
+            "prune_backup",
+            {"url": "file:///b"},
+            "prune_backup: keep or older_than says which cuts are deleted",
+        ),
+        (
+            "restore_backup",
+            {"url": "file:///b", "as_of": "yesterday"},
+            "as_of is the id of a cut such as '3-17', a datetime or milliseconds since 1970, not 'yesterday'",
+        ),
+        (
+            "restore_backup",
+            {"url": "file:///b", "listen": "host:http"},
+            "listen is HOST or HOST:PORT, not 'host:http'",
         ),
     ],
 )

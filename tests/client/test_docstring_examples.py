@@ -49,6 +49,17 @@ WITHOUT = {
         "OffsetAndMetadata",
         "RecordDelivery",
     ),
+    *(
+        "BackupCut",
+        "BackupProgress",
+        "BackupPruning",
+        "BackupTopic",
+        "BackupVerification",
+        "MissedRecords",
+        "Restoration",
+        "RestoredTopic",
+        "RestoreProgress",
+    ),
     *("FencedBroker", "GroupDescription", "GroupListing", "GroupMember", "ShareGroupOffset"),
     *("HangingTransaction", "LogDirDescription"),
     *(

@@ -25,6 +25,7 @@ PAIRS = [
         "Worker",
         "ShareConsumer",
         "ShareTask",
+        "Backup",
         "Transaction",
         "ConsumedBatch",
     )

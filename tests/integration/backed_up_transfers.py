@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ottla import Admin, NewTopic, Producer, TopicPartition
-from ottla.cli.commands.cluster.restore_endpoint import endpoint_for
+from ottla.client.admin.backups.restore import prepare
 from ottla.client.backup.catalog import Catalog
 from ottla.client.backup.chain_reader import ChainReader
 from ottla.client.backup.cut_file import OFFSETS_TOPIC, CutFile
@@ -33,8 +33,6 @@ from ottla.client.backup.loaded_segments import OBJECT_BYTES_MAX, LoadedSegments
 from ottla.client.backup.names import CutName
 from ottla.client.backup.plans import restore_plan
 from ottla.client.backup.reading import read_catalog, read_cut
-from ottla.client.backup.restore import Restore, prepare
-from ottla.client.backup.run import open_backup
 from ottla.client.objects.opening import open_store
 from ottla.client.objects.store import ObjectStore, StoredObject
 from ottla.dataplane.mirroring.offsets_at_cut import OffsetsAtCut
@@ -91,15 +89,13 @@ async def _write(bootstrap: str, topic: str, writer: int, stop: asyncio.Event, c
 
 async def back_up(bootstrap: str, topic: str, folder: Path, cuts: int, chance: random.Random) -> None:
     """Make cuts at random moments."""
-    store = open_store(folder.as_uri(), 30)
-    async with Admin(bootstrap_servers=bootstrap) as admin:
-        backup = await open_backup(admin, store, topics=topic, groups=f"{topic}-.*")
-        try:
-            for _ in range(cuts):
-                await asyncio.sleep(chance.uniform(0, PAUSE_MAX_S))
-                await backup.cut()
-        finally:
-            await backup.close()
+    async with (
+        Admin(bootstrap_servers=bootstrap) as admin,
+        await admin.open_backup(folder.as_uri(), topics=topic, groups=f"{topic}-.*") as backup,
+    ):
+        for _ in range(cuts):
+            await asyncio.sleep(chance.uniform(0, PAUSE_MAX_S))
+            await backup.cut()
 
 
 class KeptStore:
@@ -136,7 +132,7 @@ async def check_cuts(folder: Path, topic: str) -> int:
 
 async def _check_cut(store: ObjectStore, catalog: Catalog, name: CutName, topic: str) -> int:
     cut = await read_cut(store, name)
-    prepared = await prepare(store, catalog, restore_plan(cut, None, None, []))
+    prepared = await prepare(store, catalog, restore_plan(cut, None, None, {}))
     total, by_writer = 0, Counter[bytes]()
     offsets: dict[str, int] = {}
     segments = LoadedSegments(store, prepared.sizes)
@@ -219,13 +215,9 @@ async def check_restored(bootstrap: str, topic: str) -> int:
 
 async def restore_some(bootstrap: str, folder: Path, topic: str, chosen: Sequence[CutName]) -> None:
     """Restore cuts, one after the other, and check each."""
-    store = open_store(folder.as_uri(), 30)
-    catalog = await read_catalog(store)
     async with Admin(bootstrap_servers=bootstrap) as admin:
         for name in chosen:
-            plan = restore_plan(await read_cut(store, name), None, None, [])
-            with endpoint_for("127.0.0.1", "127.0.0.1") as endpoint:
-                await Restore(admin, store, await prepare(store, catalog, plan)).run(endpoint)
+            await admin.restore_backup(folder.as_uri(), as_of=str(name.cut))
             _tell(f"cut {name.cut} is restored, with {await check_restored(bootstrap, topic)} transfers")
             await admin.delete_topics([topic])
             await admin.delete_groups([f"{topic}-writer-{writer}" for writer in range(WRITERS)])

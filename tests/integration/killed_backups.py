@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from ottla import Admin
-from ottla.cli.commands.cluster.restore_endpoint import endpoint_for
-from ottla.client.backup import run as runs
+from ottla.client.admin.backups import run as runs
+from ottla.client.admin.backups.restore import Restore, prepare
+from ottla.client.admin.backups.restore_endpoint import endpoint_for
+from ottla.client.admin.backups.run import Backup, open_backup
 from ottla.client.backup.plans import restore_plan
 from ottla.client.backup.reading import read_catalog, read_cut
-from ottla.client.backup.restore import Restore, prepare
-from ottla.client.backup.run import Backup, open_backup
 from ottla.client.objects.opening import open_store
 from tests.killed_at_moments import Moments, forked, play
 
@@ -55,13 +55,13 @@ async def restore(servers: str, folder: Path, topic: str, name: str, killed_afte
     store = open_store(folder.as_uri(), 30)
     catalog = await read_catalog(store)
     assert catalog.newest is not None
-    plan = restore_plan(await read_cut(store, catalog.newest), topic, None, [(topic, name)])
+    plan = restore_plan(await read_cut(store, catalog.newest), topic, None, {topic: name})
     async with Admin(bootstrap_servers=servers) as admin:
         restoring = Restore(admin, store, await prepare(store, catalog, plan))
         owner = restoring if hasattr(restoring, killed_after) else admin
         if killed_after:
             setattr(owner, killed_after, _dying(getattr(owner, killed_after)))
-        with endpoint_for("127.0.0.1", "127.0.0.1") as endpoint:
+        with endpoint_for(("127.0.0.1", 0), "127.0.0.1") as endpoint:
             await restoring.run(endpoint)
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client.admin import TOPIC_RESOURCE
+from ottla.client.admin.backups.run import open_backup
 from ottla.client.backup.names import DATA
-from ottla.client.backup.run import open_backup
 from ottla.client.failures import ObjectStoreFailed, ObjectStoreUnavailable
 from ottla.client.objects.opening import open_store
 from ottla.client.objects.store import ObjectStore

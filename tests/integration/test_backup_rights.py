@@ -17,14 +17,8 @@ from ottla import (
     PatternType,
     Producer,
 )
-from ottla.cli.commands.cluster.restore_endpoint import endpoint_for
 from ottla.client.admin import UserPassword
-from ottla.client.backup.plans import restore_plan
-from ottla.client.backup.reading import read_catalog, read_cut
-from ottla.client.backup.restore import Restore, prepare
-from ottla.client.backup.run import open_backup
 from ottla.client.failures import BackupRefused
-from ottla.client.objects.opening import open_store
 from ottla.testing import LocalCluster
 
 CLUSTER = "kafka-cluster"
@@ -46,7 +40,6 @@ OTHER_RIGHTS = [
 
 
 async def test_the_documented_rights_suffice_and_acls_and_quotas_come_back(tmp_path: Path) -> None:
-    store = open_store(tmp_path.as_uri(), 30)
     async with (
         LocalCluster(brokers=1, quorum_nodes=1, security="sasl_ssl") as cluster,
         Admin(**cluster.client_options) as admin,
@@ -62,26 +55,23 @@ async def test_the_documented_rights_suffice_and_acls_and_quotas_come_back(tmp_p
             "sasl_plain_username": "keeper",
             "sasl_plain_password": "a password of the keeper",
         }
-        async with Admin(**options) as keeper:
-            backup = await open_backup(keeper, store, topics="orders")
+        async with (
+            Admin(**options) as keeper,
+            await keeper.open_backup(tmp_path.as_uri(), topics="orders") as backup,
+        ):
             with pytest.raises(BackupRefused, match="READ and DESCRIBE on the topic __consumer_offsets"):
                 await backup.cut()
             await admin.create_acls(OTHER_RIGHTS)
-            cut = (await backup.cut()).cut
-            await backup.close()
-        assert [topic.name for topic in cut.user_topics] == ["orders"]
+            cut = await backup.cut()
+        assert [topic.name for topic in cut.topics] == ["orders"]
         assert cut.left_out == ()
         await admin.delete_topics(["orders"])
         before = set(await admin.describe_acls())
         await admin.delete_acls([AclFilter(principal="User:keeper")])
         await admin.alter_quotas({"client-id": "reports"}, {"consumer_byte_rate": None})
-        catalog = await read_catalog(store)
-        assert catalog.newest is not None
-        plan = restore_plan(await read_cut(store, catalog.newest), None, None, [])
-        restoring = Restore(admin, store, await prepare(store, catalog, plan), acls=True, quotas=True)
-        with endpoint_for(None, "127.0.0.1") as endpoint:
-            result = await restoring.run(endpoint)
-        assert (result.topics, result.quotas) == (1, 1)
+        result = await admin.restore_backup(tmp_path.as_uri(), acls=True, quotas=True)
+        assert [topic.name for topic in result.topics] == ["orders"]
+        assert (result.acls, result.quotas) == (cut.acls, 1)
         assert set(await admin.describe_acls()) == before
         assert (
             {"client-id": "reports"},

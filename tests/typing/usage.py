@@ -12,6 +12,9 @@ from ottla import (
     EARLIEST,
     TOPIC_RESOURCE,
     Admin,
+    BackupCut,
+    BackupPruning,
+    BackupVerification,
     ClusterDescription,
     CommitResult,
     CommittedTransaction,
@@ -36,6 +39,7 @@ from ottla import (
     RebalanceListener,
     RecordDelivery,
     RecordMetadata,
+    Restoration,
     ShareConsumer,
     ShareTask,
     TopicInfo,
@@ -162,6 +166,25 @@ async def administering() -> None:
         assert_type(producers, dict[TopicPartition, Sequence[ProducerDescription] | KafkaError])
 
 
+async def backing_up(admin: Admin) -> None:
+    assert_type(await admin.create_backup("s3://b", topics="o.*", progress=print), BackupCut)
+    async with await admin.open_backup(
+        "s3://b", progress=lambda progress: print(progress.waits_for)
+    ) as backup:
+        cut = await backup.cut(progress=lambda progress: print(progress.size))
+    assert_type(cut.copied, int | None)
+    assert_type([topic.name for topic in cut.topics], list[str])
+    assert_type(await admin.list_backup("s3://b"), list[BackupCut])
+    assert_type(
+        await admin.verify_backup("s3://b", progress=lambda done, total: print(done / total)),
+        BackupVerification,
+    )
+    assert_type(await admin.prune_backup("s3://b", keep=9, older_than=1, validate_only=True), BackupPruning)
+    restored = await admin.restore_backup("s3://b", as_of=cut.cut, renames={"a": "b"}, listen="10.0.0.1")
+    assert_type(restored, Restoration)
+    assert_type(restored.topics[0].source, str)
+
+
 async def working_on_tasks() -> None:
     async with ShareConsumer("tasks", group_id="mailers", max_in_flight=50) as queue:
         async for task in queue:
@@ -194,6 +217,11 @@ def without_a_loop() -> None:
     with sync.Admin() as admin:
         assert_type(admin.list_topics(), list[str])
         assert_type(admin.describe_groups(["g"]), list[GroupDescription])
+        assert_type(admin.create_backup("s3://b"), BackupCut)
+        with admin.open_backup("s3://b") as backup:
+            assert_type(backup, sync.Backup)
+            assert_type(backup.cut(), BackupCut)
+        assert_type(admin.restore_backup("s3://b", as_of=1), Restoration)
 
 
 def with_pytest(ottla: IsolatedTopics) -> None:

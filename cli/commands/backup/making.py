@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from ....client.admin import Admin
-from ....client.backup.run import Backup, CutProgress, FinishedCut, open_backup
+from ....client.admin.backups.run import Backup
+from ....client.backup.values import BackupCut, BackupProgress
 from ....client.failures import BackupRefused, BackupUnusable, ObjectStoreFailed
-from ....client.objects.store import ObjectStore
 from ....client.worker.signals import stopping_on_signals
 from ....protocol.errors import KafkaError
 from ...arguments.selection import milliseconds_of, pattern, second_text
@@ -20,7 +20,7 @@ from ...connection.precedence import connection_of
 from ...failures import UsageError
 from ...run_client import refusal, run_client
 from ...terminal.output import bytes_text, print_json, print_table
-from ...terminal.progress import ProgressLine
+from ...terminal.progress import ProgressLine, renewed_line
 from ...terminal.text import counted, json_escaped, note, say
 from .stores import opened
 
@@ -38,15 +38,18 @@ def make(arguments: argparse.Namespace) -> None:
     every_ms = None if arguments.every is None else milliseconds_of(arguments.every, "--every")
     if every_ms is not None and every_ms < EVERY_MS_LEAST:
         raise UsageError(f"--every is at least {EVERY_MS_LEAST // 1000}s, not {arguments.every}")
-    store = opened(arguments.to, "--to")
-    run_client(_run(arguments, store, every_ms), waits_for=None)
+    opened(arguments.to, "--to")  # An error about the URL comes before an attempt to reach the cluster.
+    run_client(_run(arguments, every_ms), waits_for=None)
 
 
-async def _run(arguments: argparse.Namespace, store: ObjectStore, every_ms: int | None) -> None:
+async def _run(arguments: argparse.Namespace, every_ms: int | None) -> None:
     async with Admin(**connection_of(arguments)) as admin:
         with ProgressLine() as line:
-            backup = await open_backup(
-                admin, store, topics=arguments.topics, groups=arguments.groups, waiting=line.show
+            backup = await admin.open_backup(
+                arguments.to,
+                topics=arguments.topics,
+                groups=arguments.groups,
+                progress=lambda told: line.show(told.waits_for),
             )
         try:
             if every_ms is None:
@@ -80,20 +83,25 @@ async def _repeat(arguments: argparse.Namespace, backup: Backup, every_ms: int) 
         await asyncio.sleep(max(0.0, began_s + every_ms / 1000 - time.monotonic()))
 
 
-async def _cut(backup: Backup) -> FinishedCut:
-    with ProgressLine() as line:
+async def _cut(backup: Backup) -> BackupCut:
+    told = BackupProgress()
 
-        def progress(told: CutProgress) -> None:
-            line.show(
-                f"copying: {told.partitions_done:,} of {counted(told.partitions, 'partition')}, "
-                f"{bytes_text(told.size)} of {counted(told.offsets, 'offset')}"
-            )
+    def progress(now: BackupProgress) -> None:
+        nonlocal told
+        told = now
 
-        return await backup.cut(progress)
+    # The line has the seconds, since a slow store may take most of a minute for an object.
+    def text(passed_s: float) -> str:
+        return (
+            f"copying: {told.partitions_done:,} of {counted(told.partitions, 'partition')}, "
+            f"{bytes_text(told.size)} of {counted(told.offsets, 'offset')}, {passed_s:.0f} s"
+        )
+
+    async with renewed_line(text):
+        return await backup.cut(progress=progress)
 
 
-def _print(arguments: argparse.Namespace, finished: FinishedCut, *, is_only: bool) -> None:
-    cut = finished.cut
+def _print(arguments: argparse.Namespace, cut: BackupCut, *, is_only: bool) -> None:
     for missed in cut.missed:
         note(
             f"{missed.topic}-{missed.partition}: {missed.end - missed.first:,} offsets, {missed.first} to "
@@ -102,7 +110,7 @@ def _print(arguments: argparse.Namespace, finished: FinishedCut, *, is_only: boo
     if is_only:
         for reason in cut.left_out:
             note(f"not in the backup: {reason}")
-    row = _row(finished)
+    row = _row(cut)
     if arguments.output == "json":
         if is_only:
             print_json(row)
@@ -117,34 +125,33 @@ def _print(arguments: argparse.Namespace, finished: FinishedCut, *, is_only: boo
                     row["time"],
                     row["topics"],
                     row["partitions"],
-                    bytes_text(finished.size),
-                    consistent(is_whole=cut.is_whole),
+                    bytes_text(row["new_bytes"]),
+                    consistent(is_consistent=cut.is_consistent),
                 )
             ],
         )
     else:
         say(
             f"{row['time']} cut {row['cut']}: {counted(row['topics'], 'topic')}, "
-            f"{counted(row['partitions'], 'partition')}, {bytes_text(finished.size)} new",
+            f"{counted(row['partitions'], 'partition')}, {bytes_text(row['new_bytes'])} new",
             flush=True,
         )
 
 
-def consistent(*, is_whole: bool) -> str:
+def consistent(*, is_consistent: bool) -> str:
     """Return whether a cut is consistent, for a table."""
-    return "yes" if is_whole else "per partition"
+    return "yes" if is_consistent else "per partition"
 
 
-def _row(finished: FinishedCut) -> dict[str, Any]:
-    cut = finished.cut
+def _row(cut: BackupCut) -> dict[str, Any]:
     return {
-        "cut": str(cut.cut),
+        "cut": cut.cut,
         "time": second_text(cut.time_ms),
         "time_ms": cut.time_ms,
-        "topics": len(cut.user_topics),
-        "partitions": sum(len(topic.partitions) for topic in cut.user_topics),
-        "new_bytes": finished.size,
-        "consistent": cut.is_whole,
+        "topics": len(cut.topics),
+        "partitions": cut.partitions,
+        "new_bytes": cut.copied,
+        "consistent": cut.is_consistent,
         "missed": [
             {"topic": each.topic, "partition": each.partition, "first": each.first, "end": each.end}
             for each in cut.missed

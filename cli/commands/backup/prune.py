@@ -30,11 +30,11 @@ def prune_backup(arguments: argparse.Namespace) -> None:
     pruning = run_client(
         plan_pruning(store, keep=arguments.keep, older_than_ms=older_than_ms), waits_for="the store"
     )
-    size = sum(pruning.segments.values())
-    if not arguments.dry_run and (pruning.cuts or pruning.segments):
+    told = pruning.result
+    if not arguments.dry_run and pruning.objects:
         confirm(
-            f"Delete {counted(len(pruning.cuts), 'cut')} and {counted(len(pruning.segments), 'segment')} of "
-            f"{bytes_text(size)} from {store.url}?",
+            f"Delete {counted(len(told.cuts), 'cut')} and {counted(told.segments, 'segment')} of "
+            f"{bytes_text(told.size)} from {store.url}?",
             yes=arguments.yes,
         )
         run_client(_delete(store, pruning), waits_for=None)
@@ -42,20 +42,20 @@ def prune_backup(arguments: argparse.Namespace) -> None:
     if arguments.output == "json":
         print_json(
             {
-                "kept_cuts": len(pruning.kept),
-                f"{action}_cuts": len(pruning.cuts),
-                f"{action}_segments": len(pruning.segments),
-                f"{action}_bytes": size,
+                "kept_cuts": len(told.kept),
+                f"{action}_cuts": len(told.cuts),
+                f"{action}_segments": told.segments,
+                f"{action}_bytes": told.size,
             }
         )
         return
     name = action.upper().replace("_", "-")
     print_table(
         ("KEPT-CUTS", f"{name}-CUTS", f"{name}-SEGMENTS", f"{name}-BYTES"),
-        [(len(pruning.kept), len(pruning.cuts), len(pruning.segments), bytes_text(size))],
+        [(len(told.kept), len(told.cuts), told.segments, bytes_text(told.size))],
     )
 
 
 async def _delete(store: ObjectStore, pruning: Pruning) -> None:
-    with progress_bar("deleting", len(pruning.cuts) + len(pruning.segments)) as progress:
+    with progress_bar("deleting", pruning.objects) as progress:
         await prune(store, pruning, progress)

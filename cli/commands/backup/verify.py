@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ....client.backup.verify import Verification, verify
+from ....client.backup.values import BackupVerification
+from ....client.backup.verify import verify
 from ....client.objects.store import ObjectStore
 from ...run_client import run_client
 from ...terminal.output import bytes_text, print_json, print_table
@@ -22,8 +23,8 @@ def verify_backup(arguments: argparse.Namespace) -> int:
                 "cuts": found.cuts,
                 "segments": found.segments,
                 "bytes": found.size,
-                "damages": found.damages,
-                "broken_cuts": [str(cut) for cut in sorted(found.broken_cuts)],
+                "damages": list(found.damages),
+                "broken_cuts": list(found.broken_cuts),
             }
         )
     else:
@@ -44,9 +45,9 @@ def verify_backup(arguments: argparse.Namespace) -> int:
     return 1 if found.damages else 0
 
 
-async def _verify(store: ObjectStore) -> Verification:
+async def _verify(store: ObjectStore) -> BackupVerification:
     with ProgressLine() as line:
         return await verify(
             store,
-            lambda so_far, total: line.show(f"verified {bytes_text(so_far.size)} of {bytes_text(total)}"),
+            lambda done, total: line.show(f"verified {bytes_text(done)} of {bytes_text(total)}"),
         )

@@ -18,6 +18,7 @@ from ottla.client.backup.chains import chain_of, epoch_end, extended
 from ottla.client.backup.cut_file import BackedPartition, BackedTopic, CutFile
 from ottla.client.backup.names import CutId, CutName, PartitionFolder, SegmentName
 from ottla.client.backup.plans import NeededSegments, cuts_to_prune
+from ottla.client.failures import BackupUnusable
 
 TOPIC = b"t" * 16
 
@@ -175,14 +176,20 @@ def test_a_cut_is_chosen_by_id_by_time_or_as_the_newest() -> None:
     cuts = [CutName(CutId(1, 1), 100), CutName(CutId(1, 2), 200), CutName(CutId(2, 1), 300)]
     assert chosen_cut(cuts, None) == cuts[2]
     assert chosen_cut(cuts, CutId(1, 2)) == cuts[1]
-    assert chosen_cut(cuts, CutId(3, 1)) is None
-    assert [chosen_cut(cuts, time_ms) for time_ms in (99, 100, 299, 10**9)] == [
-        None,
-        cuts[0],
-        cuts[1],
-        cuts[2],
-    ]
-    assert chosen_cut([], None) is None
+    assert [chosen_cut(cuts, time_ms) for time_ms in (100, 299, 10**9)] == [cuts[0], cuts[1], cuts[2]]
+
+
+@pytest.mark.parametrize(
+    ("as_of", "wanted"), [(CutId(3, 1), "cut 3-1"), (99, "cut up to 1970-01-01T00:00:00Z")]
+)
+def test_a_cut_that_is_not_there_is_told_with_the_cuts_that_are(as_of: CutId | int, wanted: str) -> None:
+    last_ms = 10**15 - 1  # The largest time of a key, which no calendar has.
+    cuts = [CutName(CutId(1, 1), 100), CutName(CutId(2, 1), last_ms)]
+    existing = f"its cuts are 1-1 of 1970-01-01T00:00:00Z to 2-1 of {last_ms} ms after 1970"
+    with pytest.raises(BackupUnusable, match=f"^the backup has no {wanted}: {existing}$"):
+        chosen_cut(cuts, as_of)
+    with pytest.raises(BackupUnusable, match="no whole cut yet"):
+        chosen_cut([], None)
 
 
 @given(st.integers(1, 9), st.integers(0, 999))

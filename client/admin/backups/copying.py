@@ -8,28 +8,28 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from ...network.threads import in_thread
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.fetch import (
+from ....network.threads import in_thread
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.fetch import (
     CONSUMER_REPLICA_ID,
     FetchPartition,
     FetchRequest,
     FetchTopic,
     PartitionData,
 )
-from ...protocol.messages.list_offsets import EARLIEST
-from ...protocol.messages.offset_for_leader_epoch import (
+from ....protocol.messages.list_offsets import EARLIEST
+from ....protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ...protocol.records.record_batch import check_integrity, walk_batches
-from ..admin import Admin
-from ..backoff import Backoff
-from ..failures import RequestTimedOut
-from ..objects.store import ObjectStore
-from ..records import TopicPartition
-from .names import CutId, PartitionFolder, SegmentName
+from ....protocol.records.record_batch import check_integrity, walk_batches
+from ...backoff import Backoff
+from ...backup.names import CutId, PartitionFolder, SegmentName
+from ...failures import RequestTimedOut
+from ...objects.store import ObjectStore
+from ...records import TopicPartition
+from .calls import BackupCalls
 
 FETCH_BYTES: Final = 4 << 20
 SEGMENT_BYTES: Final = 8 << 20
@@ -83,7 +83,7 @@ class PartitionCopy:
 
     def __init__(
         self,
-        admin: Admin,
+        admin: BackupCalls,
         store: ObjectStore,
         partition: TopicPartition,
         place: PartitionFolder,

@@ -8,50 +8,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ..admin import Admin
-from ..connections.metadata import TopicInfo
-from ..failures import BackupRefused
-from ..objects.store import ObjectStore
-from ..records import TopicPartition
-from .catalog import Catalog
-from .chains import extended
+from ....protocol.errors import ErrorCode, KafkaError
+from ...backup.catalog import Catalog
+from ...backup.chains import extended
+from ...backup.cut_file import (
+    OFFSETS_TOPIC,
+    BackedPartition,
+    BackedTopic,
+    CutFile,
+    MissedRecords,
+    written,
+)
+from ...backup.lease import WATCHED_S, Lease, take_lease
+from ...backup.names import CutId, CutName, PartitionFolder
+from ...backup.reading import read_cut
+from ...backup.values import BackupCut, BackupProgress, backup_cut
+from ...connections.metadata import TopicInfo
+from ...failures import BackupRefused
+from ...lifecycle import UsedWithAwait
+from ...objects.store import ObjectStore
+from ...records import TopicPartition
+from .calls import BackupCalls
 from .cluster import FoundCut, SourceOfBackup
 from .copying import CopiedRange, PartitionCopy
-from .cut_file import OFFSETS_TOPIC, BackedPartition, BackedTopic, CutFile, MissedRecords, written
-from .lease import WATCHED_S, Lease, Waiting, take_lease
-from .names import CutId, CutName, PartitionFolder
-from .reading import read_cut
 
 COPIED_AT_ONCE: Final = 4
 """The number of partitions that are copied at a time. It bounds the memory of a backup."""
-
-
-@dataclass(slots=True)
-class CutProgress:
-    """The progress of one cut."""
-
-    partitions: int
-    """The number of partitions with new records."""
-    partitions_done: int = 0
-    offsets: int = 0
-    """The number of new offsets of all partitions."""
-    size: int = 0
-    """The number of bytes copied so far."""
-
-
-Progress = Callable[[CutProgress], None]
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedCut:
-    """A cut that is durable."""
-
-    cut: CutFile
-    size: int
-    """The number of bytes of records that are new since the previous cut."""
+Progress = Callable[[BackupProgress], None]
+Reached = dict[tuple[bytes, int], BackedPartition]
+"""The partitions as far as they are durable, by topic id and index."""
 
 
 @dataclass(slots=True)
@@ -64,57 +51,57 @@ class _Copied:
     size: int = 0
 
 
-class Backup:
-    """A run of backups of one cluster into one store. One writer: the event loop. Ends with `close`."""
+class Backup(UsedWithAwait):
+    """A run that makes backups of one cluster into one store, and keeps other runs away until it is closed.
+
+        async with await admin.open_backup("file:///var/spool", topics="orders") as backup:
+            first = await backup.cut()
+            second = await backup.cut()
+        print(first.copied, second.copied)
+
+    The run renews a sign of life in the store meanwhile.
+    """
+
+    # One writer: the event loop.
 
     def __init__(
-        self, admin: Admin, store: ObjectStore, lease: Lease, catalog: Catalog, topics: str, groups: str
+        self, source: SourceOfBackup, admin: BackupCalls, store: ObjectStore, lease: Lease, reached: Reached
     ) -> None:
+        """Keep the parts. `Admin.open_backup` makes them."""
         self._admin = admin
         self._store = store
         self._lease = lease
-        self._catalog = catalog
-        self._topics_pattern = topics
-        self._groups_pattern = groups
-        self._source = SourceOfBackup(admin, topics, groups)
-        self._reached: dict[tuple[bytes, int], BackedPartition] = {}
-        """The partitions as far as they are durable, by topic id and index."""
+        self._source = source
+        self._reached = reached
         self._number = 0
 
-    async def prepare(self) -> None:
-        """Read the newest cut of the store. Raises BackupRefused if the store has the backup of another cluster."""
-        newest = self._catalog.newest
-        if newest is None:
-            return
-        previous = await read_cut(self._store, newest)
-        cluster_id = await self._source.cluster_id()
-        if previous.cluster_id != cluster_id:
-            raise BackupRefused(
-                f"{self._store.url} has the backup of cluster {previous.cluster_id}, and this is cluster "
-                f"{cluster_id}: a backup of another cluster needs another URL"
-            )
-        self._reached = {(topic.topic_id, partition.index): partition for topic, partition in previous.places}
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def cut(self, progress: Progress = lambda progress: None) -> FinishedCut:
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def cut(self, *, progress: Callable[[BackupProgress], None] | None = None) -> BackupCut:
         """Copy what is new in the cluster up to a consistent cut, and return the cut once it is durable.
 
-        After a failure the next call continues with what was copied. Raises KafkaError, ObjectStoreFailed, and
-        BackupRefused if another run has taken over.
+        `progress` is called with the progress meanwhile. After a failure the next call continues with what was copied.
+        Raises KafkaError: also ObjectStoreFailed, and BackupRefused if another run has taken over.
         """
         self._number += 1
         await self._lease.check()
         cut = CutId(self._lease.epoch, self._number)
         cluster_id = await self._source.cluster_id()
         topics, found = await self._source.find()
-        copied = await self._copy(cut, topics, found, progress)
+        copied = await self._copy(cut, topics, found, progress or _untold)
         file = await self._file(cut, cluster_id, topics, found, copied)
         await self._lease.check()
         await self._store.put_new(CutName(cut, found.time_ms).key, written(file))
         await self._lease.check()
-        return FinishedCut(file, sum(each.size for each in copied))
+        return backup_cut(file, sum(each.size for each in copied))
 
     async def close(self) -> None:
-        """Give the store free for the next run."""
+        """Give the store free for the next run. If the store does not answer, the next run watches whether this one is
+        alive."""
         await self._lease.release()
 
     # copying
@@ -127,24 +114,27 @@ class Backup:
             for info in topics.values()
             for index in sorted(info.partitions)
         ]
-        told = CutProgress(0)
-        for info, index, before in partitions:
-            new = found.ends[TopicPartition(info.name, index)] - (before.end if before else 0)
-            told.partitions += new > 0
-            told.offsets += max(0, new)
+        new = [
+            found.ends[TopicPartition(info.name, index)] - (before.end if before else 0)
+            for info, index, before in partitions
+        ]
+        told = BackupProgress(sum(count > 0 for count in new), offsets=sum(max(0, count) for count in new))
         progress(told)
         waiting = iter(partitions)
         results: list[_Copied] = []
 
-        def count(size: int) -> None:
-            told.size += size
+        def tell(*, size: int = 0, done: int = 0) -> None:
+            nonlocal told
+            told = replace(told, size=told.size + size, partitions_done=told.partitions_done + done)
             progress(told)
 
         async def work(lane: str, mine: Iterator[tuple[TopicInfo, int, BackedPartition | None]]) -> None:
             for info, index, before in mine:
-                results.append(await self._copy_partition(cut, info, index, before, found, lane, count))
-                told.partitions_done += results[-1].size > 0
-                progress(told)
+                copied = await self._copy_partition(
+                    cut, info, index, before, found, lane, lambda size: tell(size=size)
+                )
+                results.append(copied)
+                tell(done=int(copied.size > 0))
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -237,8 +227,8 @@ class Backup:
             found.time_ms,
             cluster_id,
             found.commit_index,
-            self._topics_pattern,
-            self._groups_pattern,
+            self._source.topics_pattern,
+            self._source.groups_pattern,
             tuple(backed),
             found.groups,
             found.app_versions,
@@ -253,30 +243,45 @@ class Backup:
         )
 
 
+def _untold(progress: BackupProgress) -> None:
+    """Ignore the progress."""
+
+
 async def open_backup(
-    admin: Admin,
+    admin: BackupCalls,
     store: ObjectStore,
     *,
     topics: str = ".*",
     groups: str = ".*",
-    waiting: Waiting = lambda text: None,
+    progress: Progress | None = None,
     watched_s: float = WATCHED_S,
 ) -> Backup:
     """Take the lease of a store, and return a backup that goes on after its newest cut.
 
-        backup = await open_backup(admin, open_store("file:///srv/backups", 60))
-        finished = await backup.cut()
-        await backup.close()
-
-    `topics` and `groups` are patterns of whole names; an empty `groups` stands for no groups. `waiting` is called with
-    a text while the sign of life of an earlier run is watched, for `watched_s` seconds. Raises BackupRefused if another
-    run is alive, or the store has the backup of another cluster.
+    `topics` and `groups` are patterns of whole names; an empty `groups` stands for no groups. `progress` is called
+    while the sign of life of an earlier run is watched, for `watched_s` seconds. Raises BackupRefused if another run is
+    alive, or the store has the backup of another cluster.
     """
-    lease, catalog = await take_lease(store, waiting, watched_s)
-    backup = Backup(admin, store, lease, catalog, topics, groups)
+    tell = progress or _untold
+    source = SourceOfBackup(admin, topics, groups)
+    lease, catalog = await take_lease(store, lambda text: tell(BackupProgress(waits_for=text)), watched_s)
     try:
-        await backup.prepare()
+        return Backup(source, admin, store, lease, await _reached(store, catalog, source))
     except BaseException:
-        await backup.close()
+        await lease.release()
         raise
-    return backup
+
+
+async def _reached(store: ObjectStore, catalog: Catalog, source: SourceOfBackup) -> Reached:
+    """Return the partitions of the newest cut. Raises BackupRefused if the store has the backup of another cluster."""
+    newest = catalog.newest
+    if newest is None:
+        return {}
+    previous = await read_cut(store, newest)
+    cluster_id = await source.cluster_id()
+    if previous.cluster_id != cluster_id:
+        raise BackupRefused(
+            f"{store.url} has the backup of cluster {previous.cluster_id}, and this is cluster {cluster_id}: a backup "
+            "of another cluster needs another URL"
+        )
+    return {(topic.topic_id, partition.index): partition for topic, partition in previous.places}

@@ -7,30 +7,32 @@ are whole, one decision of the quorum opens them, and an interrupted restoration
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ...protocol.cluster.acls import Acl
-from ...protocol.cluster.mirror_table import MIRRORED_SETTINGS, MirrorPhase, is_offsets_copy
-from ...protocol.errors import ErrorCode, KafkaError
-from ..admin import TOPIC_RESOURCE, Admin, MirrorDescription
-from ..failures import BackupRefused, BackupUnusable
-from ..objects.store import ObjectStore
-from ..records import TopicPartition
-from .answers import CutAnswers, source_id
-from .catalog import Catalog
-from .chain_reader import ChainReader
-from .chains import Chain, chain_of
-from .cut_file import OFFSETS_TOPIC, BackedPartition, BackedTopic
-from .loaded_segments import LoadedSegments
-from .names import PartitionFolder, SegmentName
-from .plans import RestorePlan
-from .reading import segments_of
-from .serving import CutServer
-from .verify import segment_fault
+from ....protocol.cluster.acls import Acl
+from ....protocol.cluster.mirror_table import MIRRORED_SETTINGS, MirrorPhase, is_offsets_copy
+from ....protocol.errors import ErrorCode, KafkaError
+from ...backup.answers import CutAnswers, source_id
+from ...backup.catalog import Catalog
+from ...backup.chain_reader import ChainReader
+from ...backup.chains import Chain, chain_of
+from ...backup.cut_file import OFFSETS_TOPIC, BackedPartition, BackedTopic
+from ...backup.loaded_segments import LoadedSegments
+from ...backup.names import PartitionFolder, SegmentName
+from ...backup.plans import RestorePlan
+from ...backup.reading import segments_of
+from ...backup.serving import CutServer
+from ...backup.values import Restoration, RestoredTopic, RestoreProgress, backup_cut, offsets_of
+from ...backup.verify import segment_fault
+from ...failures import BackupRefused, BackupUnusable
+from ...objects.store import ObjectStore
+from ...records import TopicPartition
+from ..mirrors import MirrorDescription
+from ..values import TOPIC_RESOURCE
+from .calls import BackupCalls
+from .restore_endpoint import RestoreEndpoint
 
 LOOK_EVERY_S: Final = 0.5
 STUCK_S: Final = 60.0
@@ -65,58 +67,16 @@ class PreparedRestore:
         return sum(part.size for part in self.partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreEndpoint:
-    """The address at which the target's brokers reach the restoration, and the certificates of both sides."""
-
-    host: str
-    listening: socket.socket
-    """A socket that is bound to a port of the host."""
-    tls: ssl.SSLContext
-    """The server's certificate, and the demand for the brokers' certificate."""
-    options: Mapping[str, str]
-    """The options with which brokers connect."""
-
-    @property
-    def port(self) -> int:
-        """The port at which the server listens."""
-        return int(self.listening.getsockname()[1])
-
-    @property
-    def address(self) -> str:
-        """The address in the form of bootstrap servers."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(slots=True)
-class RestoreProgress:
-    """The progress of a restoration."""
-
-    state: str
-    """The present step: creating, copying, checking or opening."""
-    done: int
-    """The bytes that were sent to the cluster by this process."""
-    total: int
-    """The bytes of all records."""
-    partitions_left: int
-    trouble: str = ""
-    """The reason why a broker cannot continue now; empty if all continue."""
-
-
 Progress = Callable[[RestoreProgress], None]
 
 
 @dataclass(slots=True)
-class RestoreResult:
-    """The result of a restoration."""
+class _Rest:
+    """The outcome of the steps beside the copying of records."""
 
-    topics: int = 0
-    partitions: int = 0
-    size: int = 0
     acls: int = 0
     quotas: int = 0
     refused: list[str] = field(default_factory=list)
-    """Settings of topics, and committed offsets, that the cluster has refused, each with the reason."""
 
 
 async def prepare(store: ObjectStore, catalog: Catalog, plan: RestorePlan) -> PreparedRestore:
@@ -148,7 +108,7 @@ class Restore:
 
     def __init__(
         self,
-        admin: Admin,
+        admin: BackupCalls,
         store: ObjectStore,
         prepared: PreparedRestore,
         *,
@@ -179,12 +139,10 @@ class Restore:
             names = ", ".join(taken[:_HOLES_SHOWN])
             raise BackupRefused(
                 f"the cluster has {names}{' and more' if len(taken) > _HOLES_SHOWN else ''} already: nothing is "
-                "restored over a topic. Choose others with --topics, or other names with --rename"
+                "restored over a topic. Choose other topics, or rename them"
             )
 
-    async def run(
-        self, endpoint: RestoreEndpoint, progress: Progress = lambda progress: None
-    ) -> RestoreResult:
+    async def run(self, endpoint: RestoreEndpoint, progress: Progress = lambda progress: None) -> Restoration:
         """Restore the cut, and return once its topics accept records.
 
         A restoration that was interrupted is continued by another call for the same cut and topics. Raises
@@ -199,28 +157,46 @@ class Restore:
             await server.close()
             self._segments.close()
 
-    async def _run(self, server: CutServer, endpoint: RestoreEndpoint, progress: Progress) -> RestoreResult:
-        cut = self._plan.cut
-        result = RestoreResult(
-            len(self._plan.topics),
-            sum(len(topic.partitions) for topic in self._plan.topics),
-            self._prepared.size,
-        )
-        told = RestoreProgress("creating", 0, self._prepared.size, len(self._prepared.partitions))
-        progress(told)
+    async def _run(self, server: CutServer, endpoint: RestoreEndpoint, progress: Progress) -> Restoration:
+        total, rest = self._prepared.size, _Rest()
+        progress(RestoreProgress("creating", 0, total, len(self._prepared.partitions)))
         mirror = await self._begun(endpoint)
         if mirror.phase is not MirrorPhase.PROMOTED:
-            told.state = "copying"
-            await self._copied(server, told, progress)
-            told.state = "checking"
-            await self._check_unread(told, progress)
-            await self._set_rest(result)
-        told.state = "opening"
-        progress(told)
-        await self._admin.promote_mirror(self._plan.mirror, at_cut=cut.is_whole)
-        await self._commit(result)
+            await self._copied(server, progress)
+            await self._check_unread(
+                lambda: progress(RestoreProgress("checking", server.served_bytes, total))
+            )
+            await self._set_rest(rest)
+        progress(RestoreProgress("opening", server.served_bytes, total))
+        await self._admin.promote_mirror(self._plan.mirror, at_cut=self._plan.cut.is_whole)
+        await self._commit(rest)
         await self._admin.delete_mirror(self._plan.mirror)
-        return result
+        return replace(self.expected, acls=rest.acls, quotas=rest.quotas, refused=tuple(rest.refused))
+
+    @property
+    def expected(self) -> Restoration:
+        """The result if the cluster refuses nothing."""
+        cut = self._plan.cut
+        sizes: dict[str, int] = {}
+        for part in self._prepared.partitions:
+            sizes[part.topic.name] = sizes.get(part.topic.name, 0) + part.size
+        return Restoration(
+            backup_cut(cut),
+            tuple(
+                RestoredTopic(
+                    topic.name,
+                    self._plan.renamed.get(topic.name, topic.name),
+                    len(topic.partitions),
+                    offsets_of(topic),
+                    sizes.get(topic.name, 0),
+                )
+                for topic in self._plan.topics
+            ),
+            self._plan.groups,
+            len(cut.acls or ()) if self._acls else 0,
+            len(cut.quotas or ()) if self._quotas else 0,
+            self._prepared.size,
+        )
 
     # the mirror
 
@@ -261,11 +237,11 @@ class Restore:
             if error.code is not ErrorCode.INVALID_REQUEST:
                 raise
             raise BackupRefused(
-                f"{error.message}. The source is this process at {endpoint.address}: --listen HOST names an address of "
+                f"{error.message}. The source is this process at {endpoint.address}: `listen` gives an address of "
                 "this machine that all brokers reach"
             ) from error
 
-    async def _copied(self, server: CutServer, told: RestoreProgress, progress: Progress) -> None:
+    async def _copied(self, server: CutServer, progress: Progress) -> None:
         """Wait until the cluster has all records, and all replicas in sync have them.
 
         Raises the damage of the backup, and BackupRefused if a copy cannot continue, or nothing has changed for
@@ -283,10 +259,10 @@ class Restore:
                 return
             if (server.served_bytes, left) != before:
                 before, changed_s = (server.served_bytes, left), loop.time()
-            told.done, told.partitions_left, told.trouble = server.served_bytes, left, self._trouble(mirror)
-            progress(told)
-            if told.trouble and loop.time() > changed_s + STUCK_S:
-                raise BackupRefused(f"the restoration makes no progress: {told.trouble}")
+            trouble = self._trouble(mirror)
+            progress(RestoreProgress("copying", server.served_bytes, self._prepared.size, left, trouble))
+            if trouble and loop.time() > changed_s + STUCK_S:
+                raise BackupRefused(f"the restoration makes no progress: {trouble}")
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _trouble(self, mirror: MirrorDescription) -> str:
@@ -327,7 +303,7 @@ class Restore:
             if part.topic.name != OFFSETS_TOPIC or self._plan.cut.is_whole
         )
 
-    async def _check_unread(self, told: RestoreProgress, progress: Progress) -> None:
+    async def _check_unread(self, tell: Callable[[], None]) -> None:
         """Read the segments that this process has not read: an earlier process had sent them. Raises BackupUnusable for
         a damaged segment."""
         unread = (
@@ -339,7 +315,7 @@ class Restore:
 
         async def check() -> None:
             for segment in unread:
-                progress(told)
+                tell()
                 fault = await segment_fault(self._store, segment, self._prepared.sizes[segment])
                 if fault is not None:
                     raise BackupUnusable(fault)
@@ -353,7 +329,7 @@ class Restore:
 
     # what is beside the records
 
-    async def _commit(self, result: RestoreResult) -> None:
+    async def _commit(self, rest: _Rest) -> None:
         """Commit the offsets of groups that the cut has beside its records. Those of a consistent cut are taken over by
         the promotion."""
         names = {topic.name for topic in self._plan.topics}
@@ -367,15 +343,15 @@ class Restore:
             try:
                 refused = await self._admin.alter_offsets(group, offsets) if offsets else {}
             except KafkaError as error:
-                result.refused.append(f"offsets of group {group}: {error.message}")
+                rest.refused.append(f"offsets of group {group}: {error.message}")
                 continue
-            result.refused += [
+            rest.refused += [
                 f"offset of group {group} in {place.topic}-{place.partition}: {error.message}"
                 for place, error in refused.items()
                 if error is not None
             ]
 
-    async def _set_rest(self, result: RestoreResult) -> None:
+    async def _set_rest(self, rest: _Rest) -> None:
         """Set the topics' settings that mirrors do not copy, and create ACLs and quotas."""
         for topic in self._plan.topics:
             for key, value in topic.settings.items():
@@ -384,11 +360,11 @@ class Restore:
                 try:
                     await self._admin.alter_configs(TOPIC_RESOURCE, topic.name, {key: value})
                 except KafkaError as error:
-                    result.refused.append(f"setting {key}={value} of {topic.name}: {error.message}")
+                    rest.refused.append(f"setting {key}={value} of {topic.name}: {error.message}")
         cut = self._plan.cut
         if self._acls and cut.acls:
             await self._admin.create_acls(Acl(*acl) for acl in cut.acls)
-            result.acls = len(cut.acls)
+            rest.acls = len(cut.acls)
         for entity, values in (cut.quotas or ()) if self._quotas else ():
             await self._admin.alter_quotas(dict(entity), values)
-            result.quotas += 1
+            rest.quotas += 1

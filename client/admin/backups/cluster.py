@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...protocol.cluster.mirror_table import MIRRORED_SETTINGS
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.list_offsets import EARLIEST, LATEST
-from ...protocol.wire.schema import ZERO_UUID
-from ..admin import TOPIC_RESOURCE, Admin
-from ..admin.by_partition import settled
-from ..connections.metadata import TopicInfo
-from ..failures import BackupRefused
-from ..records import TopicPartition
-from .cut_file import OFFSETS_TOPIC, GroupOffsets
+from ....protocol.cluster.mirror_table import MIRRORED_SETTINGS
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.list_offsets import EARLIEST, LATEST
+from ....protocol.wire.schema import ZERO_UUID
+from ...backup.cut_file import OFFSETS_TOPIC, GroupOffsets
+from ...connections.metadata import TopicInfo
+from ...failures import BackupRefused
+from ...records import TopicPartition
+from ..by_partition import settled
+from ..values import TOPIC_RESOURCE
+from .calls import BackupCalls
 
 _DEFAULT: Final = "default"
 _OF_TOPIC: Final = "topic"
@@ -47,8 +48,10 @@ class FoundCut:
 class SourceOfBackup:
     """The cluster that is backed up, as its admin client sees it."""
 
-    def __init__(self, admin: Admin, topics: str, groups: str) -> None:
+    def __init__(self, admin: BackupCalls, topics: str, groups: str) -> None:
         """`topics` and `groups` are patterns of whole names; an empty `groups` stands for no groups."""
+        self.topics_pattern = topics
+        self.groups_pattern = groups
         self._admin = admin
         self._topics = re.compile(topics)
         self._groups = re.compile(groups) if groups else None
