@@ -16,15 +16,18 @@ import argparse
 import asyncio
 import random
 import sys
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ottla import Admin, NewTopic, Producer, TopicPartition
+from ottla.cli.terminal.progress import ProgressLine
 from ottla.client.admin.backups.restore import prepare
 from ottla.client.backup.catalog import Catalog
 from ottla.client.backup.chain_reader import ChainReader
@@ -49,6 +52,27 @@ ABORTS_OF_TEN = 2
 GROUP_PLACE = 0
 PAUSE_MAX_S = 0.02
 _COMMIT_KEY = b"\0\0\0\1"
+Count = Callable[[], None]
+
+
+def _uncounted() -> None:
+    """Ignore a step."""
+
+
+@dataclass
+class Steps:
+    """The numbers of cuts that are made, checked and restored, which a line on standard error shows."""
+
+    line: ProgressLine
+    cuts: int
+    began_s: float = field(default_factory=time.monotonic)
+    done: Counter[str] = field(default_factory=Counter)
+
+    def count(self, step: str) -> None:
+        """Count a cut after a step, and show the numbers."""
+        self.done[step] += 1
+        numbers = ", ".join(f"{self.done[name]:,} {name}" for name in ("made", "checked", "restored"))
+        self.line.show(f"{self.cuts:,} cuts: {numbers}, {time.monotonic() - self.began_s:.0f} s")
 
 
 @asynccontextmanager
@@ -87,8 +111,10 @@ async def _write(bootstrap: str, topic: str, writer: int, stop: asyncio.Event, c
             await asyncio.sleep(PAUSE_S)
 
 
-async def back_up(bootstrap: str, topic: str, folder: Path, cuts: int, chance: random.Random) -> None:
-    """Make cuts at random moments."""
+async def back_up(
+    bootstrap: str, topic: str, folder: Path, cuts: int, chance: random.Random, made: Count = _uncounted
+) -> None:
+    """Make cuts at random moments. `made` is called after each cut."""
     async with (
         Admin(bootstrap_servers=bootstrap) as admin,
         await admin.open_backup(folder.as_uri(), topics=topic, groups=f"{topic}-.*") as backup,
@@ -96,6 +122,7 @@ async def back_up(bootstrap: str, topic: str, folder: Path, cuts: int, chance: r
         for _ in range(cuts):
             await asyncio.sleep(chance.uniform(0, PAUSE_MAX_S))
             await backup.cut()
+            made()
 
 
 class KeptStore:
@@ -119,14 +146,16 @@ class KeptStore:
         return self._objects[key][start:end]
 
 
-async def check_cuts(folder: Path, topic: str) -> int:
-    """Check every cut of a store. Returns the number of transfers at the newest cut."""
+async def check_cuts(folder: Path, topic: str, checked: Count = _uncounted) -> int:
+    """Check every cut of a store. `checked` is called after each cut. Returns the number of transfers at the newest
+    cut."""
     store = KeptStore(open_store(folder.as_uri(), 30))
     catalog = await read_catalog(store)
     count = 0
     for name in catalog.cuts:
         before, count = count, await _check_cut(store, catalog, name, topic)
         assert count >= before, name
+        checked()
     return count
 
 
@@ -213,14 +242,17 @@ async def check_restored(bootstrap: str, topic: str) -> int:
     return count
 
 
-async def restore_some(bootstrap: str, folder: Path, topic: str, chosen: Sequence[CutName]) -> None:
-    """Restore cuts, one after the other, and check each."""
+async def restore_some(
+    bootstrap: str, folder: Path, topic: str, chosen: Sequence[CutName], restored: Count
+) -> None:
+    """Restore cuts, one after the other, and check each. `restored` is called after each cut."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         for name in chosen:
             await admin.restore_backup(folder.as_uri(), as_of=str(name.cut))
             _tell(f"cut {name.cut} is restored, with {await check_restored(bootstrap, topic)} transfers")
             await admin.delete_topics([topic])
             await admin.delete_groups([f"{topic}-writer-{writer}" for writer in range(WRITERS)])
+            restored()
 
 
 def _tell(text: str) -> None:
@@ -231,13 +263,16 @@ def _tell(text: str) -> None:
 async def play(source: str, target: str, folder: Path, arguments: argparse.Namespace) -> None:
     """Make the cuts while the bank works, check them all, and restore some."""
     chance = random.Random(arguments.seed)
-    async with transfers(source, TOPIC, arguments.seed):
-        await back_up(source, TOPIC, folder, arguments.cuts, chance)
-    cuts = (await read_catalog(open_store(folder.as_uri(), 30))).cuts
-    _tell(f"{len(cuts)} cuts are made")
-    count = await check_cuts(folder, TOPIC)
-    _tell(f"{len(cuts)} cuts are whole, the last with {count} transfers")
-    await restore_some(target, folder, TOPIC, sorted(chance.sample(cuts, min(arguments.restored, len(cuts)))))
+    with ProgressLine() as line:
+        steps = Steps(line, arguments.cuts)
+        async with transfers(source, TOPIC, arguments.seed):
+            await back_up(source, TOPIC, folder, arguments.cuts, chance, partial(steps.count, "made"))
+        cuts = (await read_catalog(open_store(folder.as_uri(), 30))).cuts
+        _tell(f"{len(cuts)} cuts are made")
+        count = await check_cuts(folder, TOPIC, partial(steps.count, "checked"))
+        _tell(f"{len(cuts)} cuts are whole, the last with {count} transfers")
+        chosen = sorted(chance.sample(cuts, min(arguments.restored, len(cuts))))
+        await restore_some(target, folder, TOPIC, chosen, partial(steps.count, "restored"))
 
 
 def main() -> None:
