@@ -87,7 +87,9 @@ class RetryingStore:
             nonlocal pages
             try:
                 return await anext(pages, None)
-            except ObjectStoreUnavailable:
+            except (
+                BaseException
+            ):  # An attempt that takes too long is cancelled, and a listing has ended then, too.
                 pages = self._store.pages(folder)  # from the beginning; objects already yielded are left out
                 raise
 

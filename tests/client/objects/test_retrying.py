@@ -107,6 +107,16 @@ async def test_a_refusal_is_not_repeated() -> None:
     assert store.attempts == 1
 
 
+async def test_a_listing_that_hangs_is_asked_again_and_is_not_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retrying, "ATTEMPT_S", 0.01)
+    store = UnreliableStore("", "slow", "", "slow")
+    store.objects = {f"k{number}": b"x" for number in range(5)}
+    found = [each.key async for each in RetryingStore(store, 30).list()]
+    assert found == sorted(store.objects)
+
+
 async def test_a_listing_that_failed_goes_on_with_each_object_once() -> None:
     for seed in range(20):
         chance = random.Random(seed)
