@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from ..objects.store import ObjectStore
+from .lanes import in_lanes
 from .names import CutName, SegmentName
 from .plans import NeededSegments, cuts_to_prune
 from .reading import read_catalog, read_cut, segments_of
@@ -65,13 +65,15 @@ async def prune(store: ObjectStore, pruning: Pruning, progress: Callable[[int], 
     """
     done = 0
 
-    async def delete(keys: Iterator[str]) -> None:
-        nonlocal done
-        for key in keys:
-            await store.delete(key)
-            done += 1
-            progress(done)
+    async def delete_all(keys: Iterator[str]) -> None:
+        async def delete(lane: int) -> None:
+            nonlocal done
+            for key in keys:
+                await store.delete(key)
+                done += 1
+                progress(done)
 
-    for keys in ([name.key for name in pruning.cuts], [name.key for name in pruning.segments]):
-        waiting = iter(keys)
-        await asyncio.gather(*(delete(waiting) for _ in range(_DELETED_AT_ONCE)))
+        await in_lanes(_DELETED_AT_ONCE, delete)
+
+    await delete_all(name.key for name in pruning.cuts)
+    await delete_all(name.key for name in pruning.segments)

@@ -19,6 +19,7 @@ from ...backup.catalog import Catalog
 from ...backup.chain_reader import ChainReader
 from ...backup.chains import Chain, chain_of
 from ...backup.cut_file import OFFSETS_TOPIC, BackedPartition, BackedTopic
+from ...backup.lanes import in_lanes
 from ...backup.loaded_segments import LoadedSegments
 from ...backup.names import PartitionFolder, SegmentName
 from ...backup.plans import RestorePlan
@@ -313,19 +314,14 @@ class Restore:
             if segment not in self._segments.checked
         )
 
-        async def check() -> None:
+        async def check(lane: int) -> None:
             for segment in unread:
                 tell()
                 fault = await segment_fault(self._store, segment, self._prepared.sizes[segment])
                 if fault is not None:
                     raise BackupUnusable(fault)
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(CHECKED_AT_ONCE):
-                    tasks.create_task(check())
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        await in_lanes(CHECKED_AT_ONCE, check)
 
     # what is beside the records
 

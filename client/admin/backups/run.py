@@ -5,8 +5,7 @@ The order makes a crash harmless: segments are durable before their cut, and the
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -21,6 +20,7 @@ from ...backup.cut_file import (
     MissedRecords,
     written,
 )
+from ...backup.lanes import in_lanes
 from ...backup.lease import WATCHED_S, Lease, take_lease
 from ...backup.names import CutId, CutName, PartitionFolder
 from ...backup.reading import read_cut
@@ -128,20 +128,15 @@ class Backup(UsedWithAwait):
             told = replace(told, size=told.size + size, partitions_done=told.partitions_done + done)
             progress(told)
 
-        async def work(lane: str, mine: Iterator[tuple[TopicInfo, int, BackedPartition | None]]) -> None:
-            for info, index, before in mine:
+        async def work(lane: int) -> None:
+            for info, index, before in waiting:
                 copied = await self._copy_partition(
-                    cut, info, index, before, found, lane, lambda size: tell(size=size)
+                    cut, info, index, before, found, f"backup {lane}", lambda size: tell(size=size)
                 )
                 results.append(copied)
                 tell(done=int(copied.size > 0))
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for number in range(COPIED_AT_ONCE):
-                    tasks.create_task(work(f"backup {number}", waiting))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        await in_lanes(COPIED_AT_ONCE, work)
         return results
 
     async def _copy_partition(
