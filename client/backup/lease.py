@@ -11,9 +11,10 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
-from ..failures import BackupRefused, ObjectExists
+from ..failures import BackupRefused, ObjectExists, ObjectStoreFailed
 from ..objects.store import ObjectStore
 from .catalog import Catalog, EpochFile, catalog_of
 from .names import ALIVE, CutName, alive_in, alive_key, epoch_key
@@ -22,6 +23,8 @@ from .reading import find_catalog, newest_epoch
 RENEWED_EVERY_S: Final = 5.0
 WATCHED_S: Final = 20.0
 """The time without a renewal after which a run counts as dead."""
+RELEASED_WITHIN_S: Final = 5.0
+"""The time that a run takes to remove its sign of life. Without that, the next run watches the sign."""
 _LOOK_EVERY_S: Final = 1.0
 Waiting = Callable[[str], None]
 
@@ -33,34 +36,54 @@ class Lease:
         self.epoch = epoch.epoch
         self._store = store
         self._holder = epoch.holder
-        self._renewal = 0
+        self._shown = -1
+        """The number of the newest sign of life that the store has."""
+        self._failure: ObjectStoreFailed | None = None
+        """The failure of the last renewal; None if it succeeded."""
         self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="lease of a backup")
 
     async def check(self) -> None:
-        """Raise BackupRefused if another run has taken over, and ObjectStoreFailed if the lease cannot be renewed."""
-        if self._renewing.done():
-            self._renewing.result()
+        """Raise BackupRefused if another run has taken over, and ObjectStoreFailed if the lease cannot be renewed now.
+
+        Renewals go on after a failure, since a store may come back.
+        """
+        if self._failure is not None:
+            raise self._failure
         newest = await newest_epoch(self._store)
         if newest is None or newest.epoch != self.epoch or newest.holder != self._holder:
             by = "another run" if newest is None else newest.holder
             raise BackupRefused(f"{by} has taken over the backup in {self._store.url}")
 
     async def release(self) -> None:
-        """Stop the renewals, and remove the sign of life, so that the next run need not watch it."""
+        """Stop the renewals, and remove the sign of life, so that the next run need not watch it.
+
+        A store that does not answer, or fails, keeps the sign. It must not hide the failure that ended the run.
+        """
         self._renewing.cancel()
         await asyncio.wait([self._renewing])
-        for renewal in (self._renewal, self._renewal + 1):
-            await self._store.delete(alive_key(self.epoch, renewal))
+        with suppress(TimeoutError, ObjectStoreFailed):
+            async with asyncio.timeout(RELEASED_WITHIN_S):
+                signs = range(max(0, self._shown - 1), self._shown + 2)
+                await asyncio.gather(*(self._store.delete(alive_key(self.epoch, sign)) for sign in signs))
 
     async def _renew(self) -> None:
-        await self._store.put_new(alive_key(self.epoch, 0), self._holder.encode("ascii", "replace"))
         while True:
+            try:
+                await self._show_life()
+                self._failure = None
+            except ObjectStoreFailed as error:
+                self._failure = error
             await asyncio.sleep(RENEWED_EVERY_S)
-            await self._store.put_new(
-                alive_key(self.epoch, self._renewal + 1), self._holder.encode("ascii", "replace")
-            )
-            self._renewal += 1
-            await self._store.delete(alive_key(self.epoch, self._renewal - 1))
+
+    async def _show_life(self) -> None:
+        """Create the next sign of life, and delete the previous one."""
+        # An earlier attempt may have created the sign, although its answer was lost.
+        with suppress(ObjectExists):
+            sign = alive_key(self.epoch, self._shown + 1)
+            await self._store.put_new(sign, self._holder.encode("ascii", "replace"))
+        self._shown += 1
+        if self._shown:
+            await self._store.delete(alive_key(self.epoch, self._shown - 1))
 
 
 async def take_lease(

@@ -10,7 +10,7 @@ import pytest
 from ottla.client.backup import lease as leases
 from ottla.client.backup.lease import take_lease
 from ottla.client.backup.names import CutId, CutName
-from ottla.client.failures import BackupRefused
+from ottla.client.failures import BackupRefused, ObjectStoreUnavailable
 from ottla.client.objects.opening import open_store
 from ottla.client.objects.store import ObjectStore
 
@@ -18,6 +18,29 @@ from ottla.client.objects.store import ObjectStore
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
     return open_store(tmp_path.as_uri(), 10)
+
+
+class OutageStore:
+    """A store that fails while it is down."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.down = False
+        self.failed: list[str] = []
+        self._store = store
+        self.url, self.get, self.list = store.url, store.get, store.list
+
+    async def put_new(self, key: str, data: bytes) -> None:
+        self._check(key)
+        await self._store.put_new(key, data)
+
+    async def delete(self, key: str) -> None:
+        self._check(key)
+        await self._store.delete(key)
+
+    def _check(self, key: str) -> None:
+        if self.down:
+            self.failed.append(key)
+            raise ObjectStoreUnavailable(f"the object {key}: 503")
 
 
 def silent(text: str) -> None:
@@ -43,6 +66,32 @@ async def test_a_living_run_is_not_disturbed(store: ObjectStore, monkeypatch: py
         await take_lease(store, silent, 30)
     await first.check()
     await first.release()
+
+
+async def test_a_run_goes_on_once_its_store_answers_again(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RENEWED_EVERY_S", 0.01)
+    outage = OutageStore(store)
+    lease, _ = await take_lease(outage, silent, 30)
+    outage.down = True
+    async with asyncio.timeout(10):
+        while len(outage.failed) < 3:
+            await asyncio.sleep(0.01)
+    with pytest.raises(ObjectStoreUnavailable, match="503"):
+        await lease.check()
+    outage.down = False
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await lease.check()
+                break
+            except ObjectStoreUnavailable:
+                await asyncio.sleep(0.01)
+    with pytest.raises(BackupRefused, match="is running"):
+        await take_lease(store, silent, 30)
+    outage.down = True
+    await lease.release()  # A store that fails does not hide the failure that ended the run.
 
 
 async def test_a_dead_run_loses_the_store_and_notices_it(store: ObjectStore) -> None:
