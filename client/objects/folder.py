@@ -38,6 +38,7 @@ _MAY_PASS: Final = {
     errno.ETIMEDOUT,
 }
 """The errors that a mounted file system reports while its server is away. A repeated attempt writes a new file."""
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT}
 _FOLDERS_REMOVED: Final = 20
 """The number of attempts to create an object while other processes remove its folder, which has just become empty."""
 
@@ -84,7 +85,18 @@ class FolderStore:
             return work()
         except OSError as error:
             kind = ObjectStoreUnavailable if error.errno in _MAY_PASS else ObjectStoreFailed
-            raise kind(error.strerror or str(error)) from error
+            raise kind(f"{error.strerror or error}{self._room(error)}") from error
+
+    def _room(self, error: OSError) -> str:
+        """Return the room on the file system, if its lack is the error; otherwise an empty text."""
+        if error.errno not in _NO_ROOM:
+            return ""
+        try:
+            found = os.statvfs(self._root)
+        except OSError:
+            return ""
+        free, size = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        return f": {free:,} of {size:,} bytes are free on its file system"
 
     def _put_new(self, parts: Sequence[str], data: bytes) -> None:
         with self._opened_root() as root:
