@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from .arguments import (
     offsets_by_partition,
@@ -87,6 +87,9 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
     as a Producer does.
     """
 
+    _record_type: ClassVar[type[ConsumerRecord]] = ConsumerRecord
+    """The class of the records."""
+
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
         check_topics(topics)
         settings = ConsumerSettings.of(options)
@@ -96,7 +99,9 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
         self._cluster = connection.cluster(settings.security)
         self._fetch_options = fetching.of_fetcher(connection)
         notices = TopicNotices(self._cluster)
-        self._fetcher = Fetcher(self._cluster, self._fetch_options, notices=notices)
+        self._fetcher = Fetcher(
+            self._cluster, self._fetch_options, notices=notices, record_type=self._record_type
+        )
         self._deserialization = settings.handing_out.deserialization()
         self._assemblies = settings.assembling.assemblies()
         self._referenced = settings.assembling.referenced_values(

@@ -20,7 +20,11 @@ _ABORT = 0
 
 
 def consumer_records(
-    partition: TopicPartition, header: BatchHeader, batch: memoryview | bytes, from_offset: int
+    partition: TopicPartition,
+    header: BatchHeader,
+    batch: memoryview | bytes,
+    from_offset: int,
+    record_type: type[ConsumerRecord] = ConsumerRecord,
 ) -> RecordCursor[ConsumerRecord]:
     """Return a cursor over the consumer records of a batch, from an offset on.
 
@@ -31,7 +35,7 @@ def consumer_records(
         header.record_count,
         header.base_offset,
         header.base_timestamp,
-        ConsumerRecord,
+        record_type,
         (partition.topic, partition.partition),
         (header.partition_leader_epoch, LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME),
         from_offset=from_offset,
@@ -61,15 +65,17 @@ class FetchedRecords:
         aborted: Sequence[tuple[int, int]] = (),
         *,
         check_crcs: bool = True,
+        record_type: type[ConsumerRecord] = ConsumerRecord,
     ) -> None:
         """Keep the response's bytes; `aborted`: (producer id, first offset) of each aborted transaction, empty for
-        read_uncommitted.
+        read_uncommitted. `record_type` is the class of the records.
         """
         self.next_offset = fetch_offset
         self._fetch_offset = fetch_offset
         self._partition = partition
         self._batches = batches
         self._check_crcs = check_crcs
+        self._record_type = record_type
         self._aborted = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
         self._aborting: set[int] = set()
         self._walk = walk_batches(batches, partial_tail=True)
@@ -172,7 +178,9 @@ class FetchedRecords:
             batch = self._batches[position : position + header.size]
             if not self._hidden(header, batch):
                 self._log_append_time = header.is_log_append_time
-                self._cursor = consumer_records(self._partition, header, batch, self.next_offset)
+                self._cursor = consumer_records(
+                    self._partition, header, batch, self.next_offset, self._record_type
+                )
                 return self._cursor
             self._pass()
         if len(self._batches) and self.next_offset == self._fetch_offset:

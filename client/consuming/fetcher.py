@@ -17,7 +17,7 @@ from ...protocol.wire.schema import ZERO_UUID
 from ..backoff import Backoff
 from ..connections.cluster import Cluster
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
-from ..records import TopicPartition
+from ..records import ConsumerRecord, TopicPartition
 from .assigned import AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
 from .offset_lookups import OffsetLookups
@@ -47,16 +47,18 @@ class Fetcher:
         options: FetchOptions,
         lane: str = "fetch",
         notices: TopicNotices | None = None,
+        record_type: type[ConsumerRecord] = ConsumerRecord,
     ) -> None:
         """Create an idle fetcher.
 
         `lane`: the name of the connections; two fetchers on one connection would wait for each other's long polls.
-        `notices` report denied and missing topics.
+        `notices` report denied and missing topics. `record_type` is the class of the records.
         """
         self.assigned: dict[TopicPartition, AssignedPartition] = {}
         self._cluster = cluster
         self._lane = lane
         self._notices = notices
+        self._record_type = record_type
         self._options = options
         self._news = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -398,7 +400,12 @@ class Fetcher:
             for transaction in answer.aborted_transactions or ()
         ]
         fetched = FetchedRecords(
-            state.partition, view, state.fetch_offset, aborted, check_crcs=self._options.check_crcs
+            state.partition,
+            view,
+            state.fetch_offset,
+            aborted,
+            check_crcs=self._options.check_crcs,
+            record_type=self._record_type,
         )
         end = fetched.end_offset
         # A chunk that does not advance is damaged: taking it raises the reason.

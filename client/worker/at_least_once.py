@@ -13,6 +13,7 @@ from ..consumer import Consumer
 from ..exactly_once.batch import NewRecord
 from ..producer import Producer
 from ..records import OffsetAndMetadata
+from .arrivals import Series
 from .partition_tasks import Task
 from .settling import CLOSE_S, News, passes, send_results
 from .tasks import Tasks
@@ -65,6 +66,11 @@ class AtLeastOnce:
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
 
+    def settle_all(self, series: Series) -> None:
+        """Count the records of a series as finished."""
+        self._tasks.ended(series)
+        self._hasten()
+
     async def run(self) -> None:
         """Commit once enough is finished, or enough time has passed. Raises KafkaError."""
         while True:
@@ -105,6 +111,10 @@ class AtLeastOnce:
     def _finish(self, task: Task) -> None:
         self._tasks.release(task)
         self._tasks.finish(task)
+        self._hasten()
+
+    def _hasten(self) -> None:
+        """Let the next commit begin if enough is finished."""
         if self._tasks.uncommitted >= self._commit_after:
             self._due.set()
 

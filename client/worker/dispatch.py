@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,15 @@ from ..exactly_once.batch import NewRecord
 from ..failures import SerializationFailed
 from ..records import ConsumerRecord, TopicPartition
 from ..rejection import Reject
-from .handlers import HandlerCaller
+from .arrivals import Series
+from .handlers import Handler, HandlerCaller
 from .letters import DeadLetter, error_text, letter_headers
 from .partition_tasks import Task
 from .retry_notes import note_headers, retry_topic
+from .runners import Runner
 from .settling import News, Settlement, check_result, gone_or_done
 from .tasks import DeferredRetry, Halted, HeldRetry, LetterDue, OutdatedResult, Tasks, Verdict
-from .worker_record import WorkerRecord
+from .worker_record import WorkerRecord, worker_records
 
 if TYPE_CHECKING:
     from ..tracing.attempts import AttemptTraces
@@ -47,6 +49,9 @@ class Dispatch:
     runner ends early if it was cancelled, or if a handler has changed its context variables. Another takes its place.
     Further runners start while the others are in handlers that wait, and at most double in a pass of the loop. So
     handlers that wait for nothing have one runner, and do not keep the loop from its other work.
+
+    After a handler that waited for nothing, a runner works on a series of records, which have no tasks. The series ends
+    once a handler waits, sends a record or fails, and at the end of the runner's turn.
 
     Invariant: a task runs, waits or is settled until it is released; then the next task of its lane may start.
     """
@@ -78,11 +83,10 @@ class Dispatch:
         self._is_stopping = False
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
-        self._runners: set[asyncio.Task[None]] = set()
-        self._running: dict[Task, asyncio.Task[None]] = {}
-        """The runner of each task that runs."""
-        self._cancelling: set[Task] = set()
-        """The tasks that were cancelled, and still run."""
+        self._direct = caller.direct if deserialization is None and traces is None else None
+        """The handler, if an attempt needs nothing else than to await its coroutine."""
+        self._attempt = self._called if self._direct is None else partial(self._awaited, self._direct)
+        self._runners: set[Runner] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._starts_left = 1
         """The number of runners that may start in this pass of the loop."""
@@ -102,7 +106,8 @@ class Dispatch:
         """Take over records that were read, and start tasks."""
         now_s, wall_ms = self._loop.time(), time.time() * 1000
         for partition, records in read.items():
-            for warning in self.tasks.offer(partition, records, now_s, wall_ms):
+            new = records if self._direct is None else worker_records(records)
+            for warning in self.tasks.offer(partition, new, now_s, wall_ms):
                 logger.warning("%s", warning)
         self.news.tell()  # Records that were finished before may have moved the offset to commit.
         self.pump()
@@ -111,10 +116,9 @@ class Dispatch:
         """Start tasks while there is room, and set a timer for the next one that waits."""
         while self._may_start_runner() and (task := self._next()) is not None:
             self._starts_left -= 1
-            runner = self._loop.create_task(self._run(task), context=self._context.copy())
-            self._running[task] = runner
+            runner = Runner(task, self._run, self._context.copy(), self._waits)
             self._runners.add(runner)
-            runner.add_done_callback(partial(self._ended, task))
+            runner.start(self._loop).add_done_callback(partial(self._ended, runner))
 
     def _may_start_runner(self) -> bool:
         """Return whether a runner may start now. If not, the next pass of the loop decides anew."""
@@ -157,9 +161,9 @@ class Dispatch:
 
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Cancel the handlers of these tasks."""
-        for task in tasks:
-            if task.running and (runner := self._running.get(task)) is not None:
-                self._cancelling.add(task)
+        running = {task for task in tasks if task.running}
+        for runner in self._runners:
+            if runner.task in running:
                 runner.cancel()
 
     async def drain(self, tasks: Iterable[Task], drain_s: float) -> None:
@@ -177,27 +181,35 @@ class Dispatch:
     async def abandon(self) -> None:
         """Cancel all handlers, and wait no longer for those that do not end."""
         for _ in range(2):
-            self.cancel(list(self._running))
+            self.cancel([runner.task for runner in self._runners if runner.task is not None])
             if self._runners:
-                await asyncio.wait(list(self._runners), timeout=0.1)
+                await asyncio.wait([runner.step for runner in self._runners], timeout=0.1)
         self._caller.close()
 
     # runners
 
-    async def _run(self, task: Task | None) -> None:
-        """Work on this task, and on further tasks until none may start."""
-        runner, context = asyncio.current_task(), copy_context()
-        assert runner is not None
+    async def _run(self, runner: Runner) -> None:
+        """Work on the runner's task, and on further records until none may start."""
+        task = runner.task
         while task is not None:
-            self._running[task] = runner
-            await self._work(task)
-            if runner.cancelling() or not _is_current(context):
+            ended_at_once = await self._work(runner, task)
+            if runner.is_spoilt():
                 return
+            if ended_at_once and (series := self._next_series()) is not None:
+                await self._work_through(runner, series)
+                if runner.is_spoilt():
+                    return
             if self._loop.time() >= self._turn_ends_s:
                 await self._next_turn()
             task = self._next()
             if task is not None and len(self._runners) < self._concurrency:
                 self.pump()  # The end of a task may let several others start.
+
+    def _next_series(self) -> Series | None:
+        """Return the series that may begin in this turn."""
+        if self._direct is None or self._is_stopping or self._loop.time() >= self._turn_ends_s:
+            return None
+        return self.tasks.series()
 
     async def _next_turn(self) -> None:
         """Let other work of the loop go on. All runners share a turn, so that many of them take no more time."""
@@ -217,65 +229,135 @@ class Dispatch:
         self._turn_is_new = True
         self._turn_ends_s = self._loop.time() + TURN_S
 
-    def _ended(self, first: Task, runner: asyncio.Task[None]) -> None:
-        """Note the end of a runner, and start another if there is work for it. `first` is the runner's first task."""
-        self._runners.discard(runner)
-        if self._running.get(first) is runner:  # It was cancelled before it began.
-            del self._running[first]
-            self._cancelling.discard(first)
-            self.tasks.cancelled(first)
+    def _waits(self, runner: Runner) -> None:
+        """Let other runners start, as this one waits. In a series the record of its handler becomes a task."""
+        if runner.series is not None:
+            self._interrupt(runner, runner.series)
             self.news.tell()
-        if not runner.cancelled() and (error := runner.exception()) is not None:
+            self.pump()
+
+    def _ended(self, runner: Runner, step: asyncio.Task[None]) -> None:
+        """Note the end of a runner, and start another if there is work for it."""
+        self._runners.discard(runner)
+        if runner.task is not None:  # It was cancelled before it began.
+            self.tasks.cancelled(runner.task)
+            self.news.tell()
+        if not step.cancelled() and (error := step.exception()) is not None:
             self._fail(error)
         self.pump()
 
+    # a series
+
+    async def _work_through(self, runner: Runner, series: Series) -> None:
+        """Work on the records of a series, until the turn ends, or a handler does more than to end at once."""
+        assert self._direct is not None
+        runner.series = series
+        handle, now_s, ends_s, is_spoilt = self._direct, self._loop.time, self._turn_ends_s, runner.is_spoilt
+        try:
+            for record in series:
+                if (result := await handle(record)) is not None:
+                    await self._caller.check(result)
+                if record.sent:
+                    self._check(record.sent)
+                    break
+                if runner.series is None or now_s() >= ends_s or is_spoilt():
+                    break
+            sent = record.sent
+        except BaseException as error:
+            self._raised(runner, runner.task or self._interrupt(runner, series), error)
+        else:
+            if runner.task is not None or sent:
+                self._succeeded(runner.task or self._interrupt(runner, series), sent)
+            else:
+                self._settled_by.settle_all(series)
+        finally:
+            self._is_done(runner)
+
+    def _interrupt(self, runner: Runner, series: Series) -> Task:
+        """Make the record whose handler runs a task, which is no longer part of its series."""
+        runner.series = None
+        runner.task = task = self.tasks.interrupted(series, self._loop.time())
+        self._settled_by.settle_all(series)
+        return task
+
     # a task
 
-    async def _work(self, task: Task) -> None:
+    async def _work(self, runner: Runner, task: Task) -> bool:
+        """Make an attempt. Return whether its handler ended at once, and did no more."""
+        runner.task, runner.has_waited = task, False
         try:
-            results = await (
-                self._attempt(task, None) if self._traces is None else self._in_span(task, self._traces)
-            )
-        except asyncio.CancelledError as error:
-            if task in self._cancelling or self._is_stopping:
-                self.tasks.cancelled(task)
-            else:  # The handler raised it, or cancelled its own task.
-                self._failed(task, error)
-        except Exception as error:
-            self._failed(task, error)
-        except BaseException as error:  # SystemExit and KeyboardInterrupt: the program wants to end.
-            self.tasks.halt(task)
-            self._fail(error)
+            sent = await self._attempt(task)
+        except BaseException as error:
+            self._raised(runner, task, error)
+            return False
         else:
-            self.tasks.succeeded(task)
-            self._settle(task, results)
+            self._succeeded(task, sent)
+            return not (runner.has_waited or sent)
         finally:
-            del self._running[task]
-            self._cancelling.discard(task)
-            self.news.tell()
+            self._is_done(runner)
 
-    async def _in_span(self, task: Task, traces: AttemptTraces) -> Sequence[NewRecord]:
-        """Make an attempt in a span, and return the records that the handler sent."""
-        with traces.span(task.record, task.failures + 1):
-            return await self._attempt(task, traces.creation)
+    def _is_done(self, runner: Runner) -> None:
+        runner.task = runner.series = None
+        runner.is_cancelled = False
+        self.news.tell()
 
-    async def _attempt(self, task: Task, creation: Creation | None) -> Sequence[NewRecord]:
-        """Call the handler, and return the records that it sent."""
-        if task.broken is not None:
-            raise Reject(f"lane: {error_type(task.broken)}: {error_text(task.broken)}") from task.broken
+    async def _awaited(self, handler: Handler, task: Task) -> Sequence[NewRecord]:
+        """Await the handler, and return the records that it sent."""
+        _raise_if_broken(task)
+        given = task.record
+        if task.failures or not isinstance(given, WorkerRecord):
+            given = WorkerRecord.of(given, task.failures + 1)
+        if (result := await handler(given)) is not None:
+            await self._caller.check(result)
+        if given.sent:
+            self._check(given.sent)
+        return given.sent
+
+    async def _called(self, task: Task) -> Sequence[NewRecord]:
+        """Call the handler, in a span if there are traces, and return the records that it sent."""
+        if self._traces is None:
+            return await self._called_in(task, None)
+        with self._traces.span(task.record, task.failures + 1):
+            return await self._called_in(task, self._traces.creation)
+
+    async def _called_in(self, task: Task, creation: Creation | None) -> Sequence[NewRecord]:
+        _raise_if_broken(task)
         record = task.record
         if self._deserialization is not None:
             record = self._deserialization.record(record)
         given = WorkerRecord.of(record, task.failures + 1, creation)
         await self._caller.call(given)
-        assert self.settlement is not None
-        for result in given.sent:
-            check_result(self.settlement.producer, result)
+        self._check(given.sent)
         return given.sent
 
-    def _settle(self, task: Task, results: Sequence[NewRecord]) -> None:
+    @property
+    def _settled_by(self) -> Settlement:
         assert self.settlement is not None
-        self.settlement.settle(task, results)
+        return self.settlement
+
+    def _check(self, sent: Iterable[NewRecord]) -> None:
+        """Raise ValueError or TypeError for a record that cannot be sent."""
+        producer = self._settled_by.producer
+        for new in sent:
+            check_result(producer, new)
+
+    def _settle(self, task: Task, results: Sequence[NewRecord]) -> None:
+        self._settled_by.settle(task, results)
+
+    def _succeeded(self, task: Task, sent: Sequence[NewRecord]) -> None:
+        self.tasks.succeeded(task)
+        self._settle(task, sent)
+
+    def _raised(self, runner: Runner, task: Task, error: BaseException) -> None:
+        """Decide about a task whose attempt has raised an exception."""
+        if isinstance(error, asyncio.CancelledError) and (runner.is_cancelled or self._is_stopping):
+            self.tasks.cancelled(task)
+        elif isinstance(error, Exception | asyncio.CancelledError):
+            # A CancelledError is that of a handler, or the handler has cancelled its own task.
+            self._failed(task, error)
+        else:  # SystemExit and KeyboardInterrupt: the program wants to end.
+            self.tasks.halt(task)
+            self._fail(error)
 
     def _failed(self, task: Task, error: BaseException) -> None:
         verdict = self.tasks.failed(
@@ -350,12 +432,9 @@ class Dispatch:
                 logger.error("the worker stops at a record that failed (%s): %s", where, what)
 
 
-def _is_current(context: Context) -> bool:
-    """Return whether the context variables have the values of `context`."""
-    try:
-        return copy_context() == context
-    except Exception:  # Values that cannot be compared have changed.
-        return False
+def _raise_if_broken(task: Task) -> None:
+    if task.broken is not None:
+        raise Reject(f"lane: {error_type(task.broken)}: {error_text(task.broken)}") from task.broken
 
 
 def _where(record: ConsumerRecord) -> str:

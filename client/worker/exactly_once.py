@@ -22,6 +22,7 @@ from ..exactly_once.output import Output, cured_by_aborting
 from ..failures import TransactionFailed
 from ..producer import Producer
 from ..records import TopicPartition
+from .arrivals import Series
 from .partition_tasks import Task
 from .settling import REMOVED, News, send_result
 from .tasks import CommitDue, Tasks
@@ -81,6 +82,13 @@ class InTransactions:
         self._ended.append((task, results))
         self._news.tell()
         if len(self._ended) >= self._max_batch_records:
+            self._due.set()
+
+    def settle_all(self, series: Series) -> None:
+        """Finish the records of a series; their offsets are in the next transaction."""
+        self._tasks.ended(series)
+        self._news.tell()
+        if self._tasks.uncommitted >= self._max_batch_records:
             self._due.set()
 
     async def run(self) -> None:

@@ -25,6 +25,7 @@ from .retry_notes import retry_topic
 from .settling import CLOSE_S, Settlement, transactional_output
 from .stats import WorkerStats
 from .tasks import Tasks
+from .worker_record import WorkerRecord
 
 if TYPE_CHECKING:
     from ..tracing.attempts import AttemptTraces
@@ -33,6 +34,12 @@ DRAIN_SHARE: Final = 0.8
 """The share of `max_poll_interval_ms` for which handlers may delay a rebalance."""
 
 logger = logging.getLogger(__name__)
+
+
+class _Reader(Consumer):
+    """A consumer whose records are ready for handlers."""
+
+    _record_type = WorkerRecord
 
 
 class GroupWork:
@@ -46,7 +53,7 @@ class GroupWork:
         self._traces = traces
         self._ending = ending
         self._tasks = Tasks(settings.policy)
-        self._consumer = Consumer(**settings.of_consumer())
+        self._consumer: Consumer = _Reader(**settings.of_consumer())
 
     async def run(self, caller: HandlerCaller, handler: str) -> None:
         """Work until the end, and let the handlers end then. Raises KafkaError; other errors are those of the end."""

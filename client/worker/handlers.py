@@ -25,6 +25,10 @@ class Calls(Protocol):
     """A way to call a handler."""
 
     @property
+    def coroutine_function(self) -> Handler | None:
+        """The handler, if a call needs nothing else than to await its coroutine; None for other handlers."""
+
+    @property
     def prepare(self) -> Callable[[WorkerRecord], Awaitable[None]] | None:
         """The work before a call that does not belong to its time; None if there is none."""
 
@@ -41,11 +45,11 @@ class CoroutineCalls:
     prepare = None
 
     def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+        self.coroutine_function = handler
 
     def call(self, record: WorkerRecord) -> Awaitable[object]:
         """Call the handler, and wait for its end. Raises its exception."""
-        return self._handler(record)  # type: ignore[no-any-return]
+        return self.coroutine_function(record)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """End nothing: tasks belong to the caller."""
@@ -54,7 +58,7 @@ class CoroutineCalls:
 class ThreadCalls:
     """Calls of a plain function in threads."""
 
-    prepare = None
+    coroutine_function = prepare = None
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -106,6 +110,11 @@ class HandlerCaller:
         self._timeout_s = timeout_s
         self._has_warned = False
 
+    @property
+    def direct(self) -> Handler | None:
+        """The handler, if a call is to await its coroutine, and to `check` a result. None if a call needs more."""
+        return self._calls.coroutine_function if self._timeout_s is None else None
+
     async def call(self, record: WorkerRecord) -> None:
         """Call the handler, and wait for its end.
 
@@ -117,14 +126,24 @@ class HandlerCaller:
         if self._timeout_s is not None:
             await self._call_within(self._timeout_s, record)
         elif (result := await self._calls.call(record)) is not None:
-            await self._check(result)
+            await self.check(result)
+
+    async def check(self, result: object) -> None:
+        """Check a result that is not None: a handler has none. Raises TypeError for a generator, as `call` does."""
+        if isinstance(result, Awaitable):
+            result = await result
+        if isinstance(result, Generator | AsyncGenerator):
+            raise TypeError(f"handler {self._name} is a generator, whose code did not run: it must not yield")
+        if result is not None and not self._has_warned:
+            self._has_warned = True
+            logger.warning("handler %s returned %s, which has no effect", self._name, type(result).__name__)
 
     async def _call_within(self, timeout_s: float, record: WorkerRecord) -> None:
         late = asyncio.get_running_loop().call_later(timeout_s + STUCK_S, self._report, record)
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 if (result := await self._calls.call(record)) is not None:
-                    await self._check(result)
+                    await self.check(result)
         except TimeoutError as error:
             if limit.expired():
                 raise TimeoutError(f"handler {self._name} took longer than {timeout_s:g} s") from error
@@ -145,15 +164,6 @@ class HandlerCaller:
             record.partition,
             record.offset,
         )
-
-    async def _check(self, result: object) -> None:
-        if isinstance(result, Awaitable):
-            result = await result
-        if isinstance(result, Generator | AsyncGenerator):
-            raise TypeError(f"handler {self._name} is a generator, whose code did not run: it must not yield")
-        if result is not None and not self._has_warned:
-            self._has_warned = True
-            logger.warning("handler %s returned %s, which has no effect", self._name, type(result).__name__)
 
 
 def check_handler(handler: object, executor: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Hashable
-from heapq import nlargest
 from typing import Generic, Protocol, TypeVar
 
 
@@ -29,9 +28,15 @@ class Lanes(Generic[TaskT]):
         self._ready: deque[TaskT] = deque()
         """The heads that may start. The head of any other lane was taken, and is not back yet."""
 
-    def __len__(self) -> int:
-        """Return the number of lanes."""
-        return len(self._lanes)
+    @property
+    def names(self) -> Collection[Hashable]:
+        """The lanes that have tasks."""
+        return self._lanes.keys()
+
+    @property
+    def has_ready(self) -> bool:
+        """True if a head may start."""
+        return bool(self._ready)
 
     def add(self, task: TaskT) -> None:
         """Add a task behind the others of its lane."""
@@ -71,8 +76,7 @@ class Lanes(Generic[TaskT]):
         for head in heads:
             self.leave(head)
 
-    def longest(self, count: int) -> list[tuple[Hashable, int]]:
-        """Return the lanes with the most tasks, and their numbers of tasks."""
+    def lengths(self) -> list[tuple[Hashable, int]]:
+        """Return the lanes, and their numbers of tasks."""
         # A copy, as other threads may ask while the loop changes the lanes.
-        lanes = list(self._lanes.items())
-        return nlargest(count, ((lane, len(tasks)) for lane, tasks in lanes), key=lambda pair: pair[1])
+        return [(lane, len(tasks)) for lane, tasks in list(self._lanes.items())]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from math import isfinite
 from typing import Any, Final
 
@@ -71,10 +72,14 @@ class LetterLimits:
         self._letters = 0
         self._in_a_row = 0
 
-    def succeeded(self) -> None:
-        """Note a record that its handler has finished."""
+    def succeeded(self, count: int = 1) -> None:
+        """Note records that their handlers have finished."""
         self._in_a_row = 0
-        self._note(is_letter=False)
+        if self._letters:
+            for _ in range(min(count, LAST_RESULTS)):
+                self._note(is_letter=False)
+        else:
+            self._last.extend(repeat(False, min(count, LAST_RESULTS)))
 
     def excess(self) -> str | None:
         """Note a record that is to become a letter. Return the limit that it exceeds, in words, else None."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, Required, TypedDict
 
 from ..connections.options import CLIENT_ID_MEANING
@@ -39,6 +41,7 @@ SHARE_RECORDS: Final = 2_000
 CONCURRENCY: Final = 64
 """The default number of records in handlers at a time."""
 Lane = Callable[[ConsumerRecord], Hashable]
+_KEY = attrgetter("key")
 
 
 class WorkerSending(TypedDict, total=False):
@@ -185,6 +188,14 @@ class WorkOptions:
             return None if self.null_keys == "free" else (record.topic, record.partition)
         # A record of a retry topic has the lane of its origin, so that they never overlap.
         return record.topic.removesuffix(SUFFIX), record.key
+
+    def lanes_of(self, records: Sequence[ConsumerRecord]) -> Sequence[Hashable]:
+        """Return the lanes of records of one partition, as `lane_of` does, if there is no function `lane`."""
+        if self.ordering == "none":
+            return [None] * len(records)
+        if self.ordering == "key" and all(map(_KEY, records)):
+            return list(zip(repeat(records[0].topic.removesuffix(SUFFIX)), map(_KEY, records), strict=False))
+        return [self.lane_of(record) for record in records]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +349,7 @@ class WorkerSettings:
         """The decisions about tasks."""
         return Policy(
             lane_of=self.work.lane_of,
+            lanes_of=None if self.work.lane is not None else self.work.lanes_of,
             retry=self.failures.retry,
             retry_topic=self.failures.retry_topic,
             dead_letter=self.failures.letters,

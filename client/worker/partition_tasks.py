@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import Final
 
 from ..records import ConsumerRecord, TopicPartition
+from .arrivals import Arrivals, BrokenLane, Series
 from .commit_metadata import (
     BYTES_MAX,
     ID_BYTES,
@@ -22,6 +24,8 @@ NO_TOPIC_ID = bytes(ID_BYTES)
 RUNS_THAT_FIT = 64
 EPOCHS_THAT_FIT = 16
 """Numbers of runs and epochs that fit into the metadata, whatever the offsets."""
+LARGEST_KEPT: Final = 15 / 16
+"""The share of the size of the largest record that each later record leaves of it."""
 assert bytes_at_most(RUNS_THAT_FIT, EPOCHS_THAT_FIT, (1 << 63) - 1) <= BYTES_MAX
 
 
@@ -38,25 +42,25 @@ class Task:
         "running",
         "settling",
         "size",
-        "started_s",
         "taken_s",
         "tasks",
         "was_started",
     )
 
-    def __init__(self, record: ConsumerRecord, tasks: PartitionTasks, now_s: float) -> None:
+    def __init__(
+        self, record: ConsumerRecord, tasks: PartitionTasks, lane: Hashable, size: int, taken_s: float
+    ) -> None:
+        """`lane`: None for a lane of its own. `size`: the bytes of key, value and headers."""
         self.record = record
         self.tasks = tasks
         """The tasks of its partition."""
-        self.lane: Hashable = None
-        self.size = record_bytes(record)
-        self.taken_s = now_s
-        self.started_s = now_s
-        """The time at which the present attempt began."""
+        self.broken: Exception | None = lane.error if isinstance(lane, BrokenLane) else None
+        """The exception of the function that chooses lanes; the handler is not called for such a record."""
+        self.lane: Hashable = self if lane is None or self.broken is not None else lane
+        self.size = size
+        self.taken_s = taken_s
         self.failures = 0
         """The number of attempts that have failed."""
-        self.broken: Exception | None = None
-        """The exception of the function that chooses lanes; the handler is not called for such a record."""
         self.running = False
         """True while the handler works on it."""
         self.settling = False
@@ -80,6 +84,8 @@ class PartitionTasks:
         """True while the partition is given up: no further task starts."""
         self.unfinished: dict[int, Task] = {}
         """The unfinished tasks by offset."""
+        self.arrived = 0
+        """The number of unfinished records that have no task yet."""
         self.blocked: list[Task] = []
         """The tasks that may not start, since the metadata of the commit is full."""
         self.held_bytes = 0
@@ -138,7 +144,12 @@ class PartitionTasks:
     @property
     def records(self) -> int:
         """The number of records that were read and not committed."""
-        return len(self.unfinished) + self.uncommitted
+        return self.held + self.uncommitted
+
+    @property
+    def held(self) -> int:
+        """The number of records that were read and are not finished."""
+        return len(self.unfinished) + self.arrived
 
     @property
     def oldest_s(self) -> float | None:
@@ -147,28 +158,46 @@ class PartitionTasks:
         oldest = next(iter(list(self.unfinished.values())), None)
         return None if oldest is None else oldest.taken_s
 
-    def take(self, record: ConsumerRecord, warnings: list[str]) -> bool:
-        """Take the next record. Return whether it is to be worked on; it may be finished already."""
+    def take(self, records: Sequence[ConsumerRecord], warnings: list[str]) -> Sequence[ConsumerRecord]:
+        """Take the next records, in the order of their offsets. Return those to be worked on; others are finished
+        already."""
+        first, last = records[0], records[-1]
         finished = self._finished
         if finished is None:
-            finished = self._finished = FinishedOffsets(record.offset)
+            finished = self._finished = FinishedOffsets(first.offset)
+        before = finished.watermark
+        # Leader epochs never fall in a log, so two equal epochs have no other epoch between them.
+        is_plain = last.offset - first.offset == len(records) - 1 and first.leader_epoch == last.leader_epoch
+        if not (is_plain and finished.take_all(first.offset, last.offset + 1, first.leader_epoch)):
+            records = [record for record in records if self._take(finished, record, warnings)]
+        if finished.watermark != before:
+            self._changed()
+        return records
+
+    def _take(self, finished: FinishedOffsets, record: ConsumerRecord, warnings: list[str]) -> bool:
         if not finished.fits(record.offset, record.leader_epoch):
             warnings.append(
                 f"{record.topic}-{record.partition} has another record at offset {record.offset} than an earlier "
                 "worker has seen: the log was cut there, and its records from there on are worked on"
             )
             finished.cut(record.offset)
-        before = finished.watermark
-        known = finished.take(record.offset, record.leader_epoch)
-        if finished.watermark != before:
-            self._changed()
-        return not known
+        return not finished.take(record.offset, record.leader_epoch)
 
-    def add(self, task: Task) -> None:
-        """Add the task of a record that `take` has returned True for."""
+    def arrive(self, arrivals: Arrivals) -> None:
+        """Hold records that `take` has returned."""
+        sizes = arrivals.sizes
+        self.arrived += len(sizes)
+        self.held_bytes += sum(sizes)
+        self.largest = max(int(self.largest * LARGEST_KEPT ** len(sizes)), max(sizes))
+
+    def next_task(self, arrivals: Arrivals) -> Task:
+        """Return a task for the next of the records that have arrived."""
+        at = arrivals.at
+        arrivals.at += 1
+        task = Task(arrivals.records[at], self, arrivals.lanes[at], arrivals.sizes[at], arrivals.taken_s)
+        self.arrived -= 1
         self.unfinished[task.record.offset] = task
-        self.held_bytes += task.size
-        self.largest = max(self.largest * 15 // 16, task.size)
+        return task
 
     def started(self, task: Task) -> None:
         """Note that a task was started."""
@@ -187,14 +216,24 @@ class PartitionTasks:
         self._begun -= task.was_started
         self._changed()
 
-    def has_room_for(self, task: Task) -> bool:
-        """Return whether the metadata has room for this task's offset, beside the offsets of all tasks begun.
+    def finish_all(self, series: Series) -> None:
+        """Count the offsets of all records of a series as finished."""
+        assert self._finished is not None
+        records, begin, end = series.arrivals.records, series.begin, series.end
+        self._finished.finish_all(records[begin].offset, records[end - 1].offset, len(series))
+        self.arrived -= len(series)
+        self.held_bytes -= sum(series.arrivals.sizes[begin:end])
+        self.uncommitted += len(series)
+        self._changed()
+
+    def has_room_for(self, offset: int) -> bool:
+        """Return whether the metadata has room for this offset, or a series from there on, beside all tasks begun.
 
         The lowest unfinished offset needs no room: it moves the committed offset.
         """
         finished = self._finished
         assert finished is not None
-        if finished.is_first(task.record.offset):
+        if finished.is_first(offset):
             return True
         more = self._begun + 1
         if finished.run_count + more <= RUNS_THAT_FIT and finished.epoch_count <= EPOCHS_THAT_FIT:
@@ -230,11 +269,3 @@ class PartitionTasks:
     def _changed(self) -> None:
         self.version += 1
         self._exact_bytes = None
-
-
-def record_bytes(record: ConsumerRecord) -> int:
-    """Return the size of a record's key, value and headers."""
-    size = len(record.key or b"") + len(record.value or b"")
-    for key, value in record.headers:
-        size += len(key) + len(value or b"")
-    return size

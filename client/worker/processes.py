@@ -15,7 +15,7 @@ import multiprocessing
 import pickle
 import signal
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,7 +49,7 @@ class _Request(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    sent: list[NewRecord]
+    sent: Sequence[NewRecord]
     result: str | None
     """The type of the handler's result, None for no result."""
     error: BaseException | None
@@ -92,7 +92,7 @@ class HandlerProcess:
             ) from error
         if answer.error is not None:
             raise answer.error
-        record.sent.extend(answer.sent)
+        record.sent = answer.sent
         return answer.result
 
     @property
@@ -120,6 +120,8 @@ class HandlerProcess:
 
 class ProcessCalls:
     """Calls of a plain function in processes, which begin when they are needed."""
+
+    coroutine_function = None
 
     def __init__(self, handler: Handler, creation: Creation | None = None) -> None:
         """`creation` makes the trace contexts of records that the handler sends.

@@ -12,6 +12,7 @@ from ..exactly_once.batch import NewRecord
 from ..exactly_once.output import Output
 from ..producer import Producer
 from ..producing.deliveries import RecordDelivery
+from .arrivals import Series
 from .options import WorkerSettings
 from .partition_tasks import Task
 
@@ -50,6 +51,9 @@ class Settlement(Protocol):
     def settle(self, task: Task, results: Sequence[NewRecord]) -> None:
         """Make a task count, with the records that it results in; release and finish it. It goes on in the
         background."""
+
+    def settle_all(self, series: Series) -> None:
+        """Finish the records of a series, which result in no records. They count with the next commit."""
 
     async def run(self) -> None:
         """Commit again and again, until cancelled. Raises KafkaError for an error that time does not cure."""

@@ -27,12 +27,12 @@ from ..records import ConsumerRecord
 from ..rejection import Reject
 from ..sharing.consumer import ShareConsumer, stop_within
 from ..sharing.tasks import Acknowledgement, ShareTask
+from .arrivals import record_sizes
 from .ending import Ending
 from .handlers import HandlerCaller
 from .letters import error_text
 from .loop_watch import LoopWatch
 from .options import WorkerSettings
-from .partition_tasks import record_bytes
 from .rates import StartRates
 from .settling import CLOSE_S, News, check_result, transactional_output
 from .share_settling import ResultsFirst, ShareSettlement
@@ -124,7 +124,7 @@ class ShareWork:
             partitions=len(self._queue.assignment()),
             in_flight=len(self._running),
             held=len(held),
-            held_bytes=sum(record_bytes(task) for task, _ in held),
+            held_bytes=sum(record_sizes([task for task, _ in held])),
             uncommitted=self._unanswered + len(self._settling),
             waiting=len(self._waiting),
             oldest_s=max(0.0, now_s - min((at_s for _, at_s in held), default=now_s)),

@@ -1,25 +1,27 @@
 """The state of a worker: its records as tasks, the task that may start next, and the offsets to commit. Pure.
 
 A task is queued in its lane, runs, waits for a time, or is blocked, until it is finished. The shell reports events with
-their time, and gets verdicts.
+their time, and gets verdicts. Records become tasks when their turn comes to enter their lanes. Records whose handlers
+wait for nothing never do: they are worked on in a series.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import count
+from heapq import heapify, heappop, heappush, nlargest
+from itertools import count, islice
 from typing import NamedTuple
 
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from .arrivals import Arrivals, BrokenLane, Series
 from .lanes import Lanes
 from .letters import DeadLetter, LetterLimits
 from .partition_tasks import PartitionTasks, Task
 from .rates import Rate, StartRates
 from .retries import Retry
-from .retry_notes import read_note
+from .retry_notes import SUFFIX, read_note
 from .stats import WorkerStats
 
 SHOWN_KEY_MAX = 100
@@ -86,6 +88,8 @@ class Policy:
     rates: Sequence[Rate]
     max_records: int
     max_bytes: int
+    lanes_of: Callable[[Sequence[ConsumerRecord]], Sequence[Hashable]] | None = None
+    """A faster `lane_of` for all records of a read of a partition, which does not fail; None if there is none."""
 
 
 class Tasks:
@@ -98,6 +102,10 @@ class Tasks:
         """The number of finished records that no commit has covered yet."""
         self._policy = policy
         self._partitions: dict[TopicPartition, PartitionTasks] = {}
+        self._arrivals: deque[Arrivals] = deque()
+        """The records that have no tasks yet, in the order in which they were read."""
+        self._series: Series | None = None
+        """The series that is worked on."""
         self._lanes: Lanes[Task] = Lanes()
         self._rates = StartRates(policy.rates) if policy.rates else None
         letters = policy.dead_letter
@@ -108,7 +116,7 @@ class Tasks:
         self._settling = 0
         """The number of tasks whose handler has ended, and whose results are not in the cluster yet."""
         self._common_due_s: float | None = None
-        self._counts: Counter[str] = Counter()
+        self._succeeded = self._failed = self._retried = self._letters = 0
 
     # partitions
 
@@ -147,6 +155,7 @@ class Tasks:
     def _drop(self, tasks: PartitionTasks) -> list[Task]:
         tasks.leaving = True
         tasks.blocked.clear()
+        self._arrivals = deque(arrivals for arrivals in self._arrivals if arrivals.tasks is not tasks)
         idle = [
             task for task in tasks.unfinished.values() if not (task.running or task.settling or task.dropped)
         ]
@@ -171,30 +180,50 @@ class Tasks:
                 f"{tasks.position}: it was made anew, or its log was cut; results of its former records do not count"
             )
             tasks = self.assign(partition)
-        for record in records:
-            if tasks.take(record, warnings):
-                self._add(Task(record, tasks, now_s), now_s, wall_ms)
+        if new := tasks.take(records, warnings):
+            arrivals = Arrivals(tasks, new, self._lanes_of(new), now_s)
+            tasks.arrive(arrivals)
+            self._arrivals.append(arrivals)
+            if partition.topic.endswith(SUFFIX) or arrivals.has_broken_lanes:
+                self._enter_all(now_s, wall_ms)
         return warnings
 
-    def _add(self, task: Task, now_s: float, wall_ms: float) -> None:
-        note = read_note(task.record)
+    def _lanes_of(self, records: Sequence[ConsumerRecord]) -> Sequence[Hashable]:
+        if self._policy.lanes_of is not None:
+            return self._policy.lanes_of(records)
+        return [self._lane_of(record) for record in records]
+
+    def _lane_of(self, record: ConsumerRecord) -> Hashable:
         try:
-            lane = self._policy.lane_of(task.record)
+            lane = self._policy.lane_of(record)
             hash(lane)
         except Exception as error:
-            task.broken, lane = error, None
-        task.lane = task if lane is None else lane
-        task.tasks.add(task)
-        if note is not None:
-            task.failures = note.failures
-            # The clock may have been set back since: no wait is longer than the longest delay of the schedule.
-            retry = self._policy.retry
-            wait_s = min((note.at_ms - wall_ms) / 1000, retry.most * (1 + retry.jitter))
-            if wait_s > 0:
-                task.deferred = True
-                self._wait(task, now_s + wait_s)
-                return
-        self._lanes.add(task)
+            return BrokenLane(error)
+        return lane
+
+    def _enter_all(self, now_s: float, wall_ms: float) -> None:
+        """Let all records enter their lanes, except those of retry topics that have to wait."""
+        while self._arrivals:
+            task = self._next_arrival()
+            note = read_note(task.record)
+            if note is not None:
+                task.failures = note.failures
+                # The clock may have been set back since: no wait is longer than the longest delay of the schedule.
+                retry = self._policy.retry
+                wait_s = min((note.at_ms - wall_ms) / 1000, retry.most * (1 + retry.jitter))
+                if wait_s > 0:
+                    task.deferred = True
+                    self._wait(task, now_s + wait_s)
+                    continue
+            self._lanes.add(task)
+
+    def _next_arrival(self) -> Task:
+        """Return a task for the next record that has arrived."""
+        arrivals = self._arrivals[0]
+        task = arrivals.tasks.next_task(arrivals)
+        if arrivals.is_over:
+            self._arrivals.popleft()
+        return task
 
     # starting
 
@@ -207,14 +236,20 @@ class Tasks:
         if rates is not None and (wait_s := rates.common_wait_s(now_s)) > 0:
             self._common_due_s = now_s + wait_s
             return None
-        while (task := self._lanes.take()) is not None:
-            if not task.was_started and not task.tasks.has_room_for(task):
+        while (task := self._next_head()) is not None:
+            if not task.was_started and not task.tasks.has_room_for(task.record.offset):
                 task.tasks.blocked.append(task)
             elif rates is not None and (wait_s := rates.key_wait_s(task.lane, now_s)) > 0:
                 self._wait(task, now_s + wait_s)
             else:
                 return self._start(task, now_s)
         return self._forced(now_s)
+
+    def _next_head(self) -> Task | None:
+        """Take the next task that is the first of its lane. Records enter their lanes until there is such a task."""
+        while (task := self._lanes.take()) is None and self._arrivals:
+            self._lanes.add(self._next_arrival())
+        return task
 
     def due_s(self) -> float | None:
         """Return the time at which a task may start although nothing else happens; None if there is no such time."""
@@ -226,7 +261,6 @@ class Tasks:
         if self._rates is not None:
             self._rates.take(task.lane, now_s)
         task.running = True
-        task.started_s = now_s
         task.tasks.started(task)
         self.in_flight += 1
         return task
@@ -252,11 +286,58 @@ class Tasks:
             else:
                 self._lanes.put_back(task)
 
+    # series
+
+    def series(self) -> Series | None:
+        """Begin a series of the next records; None if `next` decides about them one by one.
+
+        The shell works on one record after the other. It calls `ended`, after `interrupted` if the handler of the last
+        record did not end at once or did more than to end. Until then it calls nothing else.
+        """
+        if self._rates is not None or self._lanes.has_ready or not self._arrivals:
+            return None
+        arrivals, held = self._arrivals[0], self._lanes.names
+        at = arrivals.at
+        if arrivals.lanes[at] in held or not arrivals.tasks.has_room_for(arrivals.records[at].offset):
+            return None
+        self._series = series = Series(arrivals, held)
+        return series
+
+    def interrupted(self, series: Series, now_s: float) -> Task:
+        """Take the record that was begun last out of a series, as a task that runs."""
+        assert series, "no record of the series was begun"
+        series.end -= 1
+        self._leave_series(series)
+        task = self._next_arrival()
+        self._lanes.add(task)
+        head = self._lanes.take()
+        assert head is task, "a record of a series was begun while its lane was held"
+        return self._start(task, now_s)
+
+    def ended(self, series: Series) -> None:
+        """Count the records of a series as finished by their handlers, without results."""
+        if self._series is series:
+            self._leave_series(series)
+        if count := len(series):
+            tasks = series.arrivals.tasks
+            tasks.finish_all(series)
+            self._succeeded += count
+            if self._limits is not None:
+                self._limits.succeeded(count)
+            self.uncommitted += count
+            self._unblock(tasks)
+
+    def _leave_series(self, series: Series) -> None:
+        self._series = None
+        series.arrivals.at = series.end
+        if series.arrivals.is_over:
+            self._arrivals.popleft()
+
     # ends
 
     def succeeded(self, task: Task) -> None:
         """Note that the handler has finished a task. Follow with `release` and `finish`."""
-        self._counts["succeeded"] += 1
+        self._succeeded += 1
         if self._limits is not None:
             self._limits.succeeded()
         self._end(task)
@@ -267,7 +348,7 @@ class Tasks:
         `release` and `finish` follow if the record is settled elsewhere; HeldRetry needs neither.
         """
         task.failures += 1
-        self._counts["failed"] += 1
+        self._failed += 1
         self._end(task)
         if task.tasks.gone:
             return OutdatedResult()
@@ -276,7 +357,7 @@ class Tasks:
             is_deferred = self._policy.retry_topic and delay_s > self._policy.retry.most_held_s
             if task.tasks.leaving and not is_deferred:
                 return OutdatedResult()
-            self._counts["retried"] += 1
+            self._retried += 1
             if is_deferred:
                 return DeferredRetry(delay_s)
             task.settling = False
@@ -287,7 +368,7 @@ class Tasks:
             return Halted()
         if limit := self._limits.excess():
             return Halted(limit)
-        self._counts["letters"] += 1
+        self._letters += 1
         return LetterDue()
 
     def cancelled(self, task: Task) -> None:
@@ -315,6 +396,9 @@ class Tasks:
             return
         tasks.finish(task)
         self.uncommitted += 1
+        self._unblock(tasks)
+
+    def _unblock(self, tasks: PartitionTasks) -> None:
         if tasks.blocked:
             for blocked in reversed(tasks.blocked):
                 self._lanes.put_back(blocked)
@@ -331,7 +415,7 @@ class Tasks:
     @property
     def is_idle(self) -> bool:
         """True if no record is held, and nothing is to be committed."""
-        return not any(tasks.unfinished or tasks.is_dirty for tasks in self._partitions.values())
+        return not any(tasks.held or tasks.is_dirty for tasks in self._partitions.values())
 
     @property
     def is_dirty(self) -> bool:
@@ -430,24 +514,38 @@ class Tasks:
 
     def stats(self, now_s: float) -> WorkerStats:
         """Return the state in numbers. Any thread may call it: the loop changes the state meanwhile."""
-        partitions = list(self._partitions.values())
-        taken_s = (tasks.oldest_s for tasks in partitions)
-        oldest_s = min((at_s for at_s in taken_s if at_s is not None), default=now_s)
+        partitions, arrivals = list(self._partitions.values()), list(self._arrivals)
+        taken_s = [at_s for tasks in partitions if (at_s := tasks.oldest_s) is not None]
+        oldest_s = min(taken_s + [each.taken_s for each in arrivals[:1]], default=now_s)
+        lengths = self._lane_lengths(arrivals)
         return WorkerStats(
             partitions=len(partitions),
-            in_flight=self.in_flight,
-            held=sum(len(tasks.unfinished) for tasks in partitions),
+            in_flight=self.in_flight + (self._series is not None),
+            held=sum(tasks.held for tasks in partitions),
             held_bytes=sum(tasks.held_bytes for tasks in partitions),
             uncommitted=self.uncommitted,
             waiting=len(self._waiting),
             oldest_s=max(0.0, now_s - oldest_s),
-            lanes=len(self._lanes),
-            longest_lanes=tuple((_shown(lane), length) for lane, length in self._lanes.longest(10)),
-            succeeded=self._counts["succeeded"],
-            failed=self._counts["failed"],
-            retried=self._counts["retried"],
-            letters=self._counts["letters"],
+            lanes=len(lengths),
+            longest_lanes=tuple(
+                (_shown(lane), length)
+                for lane, length in nlargest(10, lengths.items(), key=lambda pair: pair[1])
+            ),
+            succeeded=self._succeeded,
+            failed=self._failed,
+            retried=self._retried,
+            letters=self._letters,
         )
+
+    def _lane_lengths(self, arrivals: Iterable[Arrivals]) -> dict[Hashable, int]:
+        """Return the numbers of records by lane, of those in lanes and those that have arrived."""
+        lengths = Counter(dict(self._lanes.lengths()))
+        for each in arrivals:
+            for record, lane in islice(zip(each.records, each.lanes, strict=True), each.at, None):
+                if lane is None or isinstance(lane, BrokenLane):
+                    lane = Task(record, each.tasks, lane, 0, each.taken_s)
+                lengths[lane] += 1
+        return lengths
 
 
 def _shown(lane: Hashable) -> str:

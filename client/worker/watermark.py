@@ -29,19 +29,16 @@ class FinishedOffsets:
         self._told_end = self._ends[-1] if self._ends else self._low
         """The end of the runs that an earlier reader told; they count only for records of the told epochs."""
         self._epochs: list[EpochStep] = list(epochs)
-        self._open: dict[int, int] = {}
-        """The offsets taken and not finished, each with the offset of the next record after it."""
+        self._gap_ends: dict[int, int] = {}
+        """The unfinished offsets before a gap, each with the offset of the next record after it."""
         self._last: int | None = None
+        self.unfinished = 0
+        """The number of offsets that were taken and are not finished."""
 
     @property
     def watermark(self) -> int:
         """The offset before which everything is finished."""
         return self._low if self._low < self.position else self.position
-
-    @property
-    def unfinished(self) -> int:
-        """The number of offsets that were taken and are not finished."""
-        return len(self._open)
 
     @property
     def run_count(self) -> int:
@@ -100,17 +97,39 @@ class FinishedOffsets:
         self._last = offset
         if self._is_finished(offset):
             return True
-        self._open[offset] = offset + 1
+        self.unfinished += 1
         return False
+
+    def take_all(self, begin: int, end: int, epoch: int) -> bool:
+        """Take the next records, at each offset from `begin` to before `end`. Return False, and take none, if an
+        earlier reader may have told about them."""
+        if begin < self._told_end:
+            return False
+        self.take(begin, epoch)
+        self.unfinished += end - self.position
+        self.position = end
+        self._last = end - 1
+        return True
 
     def finish(self, offset: int) -> None:
         """Mark a taken offset as finished. Raises KeyError for any other offset."""
-        self._add(offset, self._open.pop(offset))
+        if offset >= self.position or self._is_finished(offset):
+            raise KeyError(offset)
+        self.unfinished -= 1
+        self._add(offset, self._gap_ends.pop(offset, offset + 1))
+
+    def finish_all(self, first: int, last: int, count: int) -> None:
+        """Mark the `count` unfinished offsets from `first` to `last` as finished: all that were taken there."""
+        end = self._gap_ends.pop(last, last + 1)
+        for offset in [offset for offset in self._gap_ends if first <= offset < last]:
+            del self._gap_ends[offset]
+        self.unfinished -= count
+        self._add(first, end)
 
     def _fill_gap(self, offset: int) -> None:
         """Count the offsets between the last record and the next one with the last record."""
-        if self._last is not None and self._last in self._open:
-            self._open[self._last] = offset
+        if self._last is not None and not self._is_finished(self._last):
+            self._gap_ends[self._last] = offset
         else:
             self._add(self.position, offset)
 
@@ -129,7 +148,7 @@ class FinishedOffsets:
     def _add(self, start: int, end: int) -> None:
         if start <= self._low:
             self._low = max(self._low, end)
-            absorbed = bisect_right(self._starts, self._low)
+            absorbed = bisect_right(self._starts, self._low) if self._starts else 0
             if absorbed:
                 self._low = max(self._low, self._ends[absorbed - 1])
                 del self._starts[:absorbed], self._ends[:absorbed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -32,20 +32,21 @@ class WorkerRecord(ConsumerRecord):
     Key and value are bytes, or the results of the worker's deserializers.
     """
 
-    attempt: int
+    attempt: int = 1
     """The number of this attempt, from 1 on."""
-    sent: list[NewRecord]
+    sent: Sequence[NewRecord] = ()
     """The records that the handler has sent."""
-    creation: Creation | None
+    creation: Creation | None = None
     """The maker of the trace contexts of records that the handler sends; None without traces."""
 
     @classmethod
     def of(cls, record: ConsumerRecord, attempt: int, creation: Creation | None = None) -> WorkerRecord:
         """Return a record for an attempt."""
         made = tuple.__new__(cls, record)
-        made.attempt = attempt
-        made.sent = []
-        made.creation = creation
+        if attempt != 1:
+            made.attempt = attempt
+        if creation is not None:
+            made.creation = creation
         return made
 
     @cached_property
@@ -74,8 +75,17 @@ class WorkerRecord(ConsumerRecord):
         """
         if self.creation is not None:
             headers = self.creation.headers(topic, headers)
-        self.sent.append(NewRecord(topic, value, key, partition, timestamp_ms, list(headers)))
+        new = NewRecord(topic, value, key, partition, timestamp_ms, list(headers))
+        if isinstance(self.sent, list):
+            self.sent.append(new)
+        else:
+            self.sent = [new]
         return AlreadyDone()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ConsumerRecord, tuple(self)
+
+
+def worker_records(records: Sequence[ConsumerRecord]) -> Sequence[WorkerRecord]:
+    """Return records for their first attempts."""
+    return [record if isinstance(record, WorkerRecord) else WorkerRecord.of(record, 1) for record in records]

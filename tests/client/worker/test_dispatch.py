@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,68 @@ from ottla.client.worker.commit_metadata import BeyondCommit, encode
 from ottla.client.worker.dispatch import TURN_S
 from ottla.client.worker.worker_record import WorkerRecord
 from tests.client.worker.dispatch_bench import ORDERS, Bench
+
+
+async def test_a_handler_may_do_more_than_to_end_amid_others_that_end_at_once() -> None:
+    starts: list[tuple[int, int]] = []
+    tenant: ContextVar[object] = ContextVar("tenant", default=None)
+    released = asyncio.Event()
+
+    async def handle(record: WorkerRecord) -> Any:
+        assert tenant.get() is None
+        starts.append((record.offset, record.attempt))
+        match record.offset % 10:
+            case 2:
+                await asyncio.sleep(0)
+            case 3 if record.offset == 13:
+                await released.wait()
+            case 4:
+                record.send("bills", b"%d" % record.offset)
+            case 5 if record.attempt == 1:
+                raise ConnectionError
+            case 6:
+                tenant.set(record.offset)
+            case 7:
+                return "junk"
+        return None
+
+    bench = Bench(handle, concurrency=4)
+    bench.offer(100, keys=25)
+    await bench.until(lambda: len(bench.settlement.settled) == 96)
+    assert {offset for offset, _ in starts} == {*range(100)} - {38, 63, 88}, "key 13 waits"
+    released.set()
+    await bench.until(lambda: len(bench.settlement.settled) == 100)
+    assert sorted(bench.settlement.settled) == [*range(100)]
+    by_key: dict[int, list[int]] = {key: [] for key in range(25)}
+    for offset, _ in starts:
+        by_key[offset % 25].append(offset)
+    assert all(offsets == sorted(offsets) for offsets in by_key.values())
+    assert {offset for offset, attempt in starts if attempt == 2} == {*range(5, 100, 10)}
+    bills = [new for new in bench.settlement.sent if new.topic == "bills"]
+    assert [int(new.value or b"") for new in bills] == [*range(4, 100, 10)]
+    stats = bench.tasks.stats(0)
+    assert (stats.held, stats.in_flight, stats.lanes, stats.retried) == (0, 0, 0, 10)
+    assert bench.tasks.partitions[ORDERS].watermark == 100
+
+
+async def test_a_series_ends_with_its_turn_and_with_the_worker() -> None:
+    stopped_at = 0
+
+    async def handle(record: WorkerRecord) -> None:
+        nonlocal stopped_at
+        if record.offset == 10:
+            asyncio.get_running_loop().call_soon(bench.dispatch.stop_starting)
+        stopped_at = record.offset
+        time.sleep(TURN_S / 4)  # noqa: ASYNC251 - it takes time
+
+    bench = Bench(handle, concurrency=64)
+    bench.offer(1_000)
+    await bench.until(lambda: stopped_at >= 10)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert stopped_at < 30
+    assert bench.settlement.settled == [*range(stopped_at + 1)]
+    assert bench.tasks.stats(0).held == 1_000 - stopped_at - 1
 
 
 async def test_context_variables_of_a_handler_end_with_its_record() -> None:

@@ -104,6 +104,38 @@ def test_a_retry_holds_its_key_and_no_other() -> None:
     assert [task.record.offset for task in started(tasks, 11)] == [2]
 
 
+def test_a_series_needs_tasks_only_for_what_waits() -> None:
+    tasks = tasks_of()
+    tasks.offer(ORDERS, records(b"a", b"b", b"a", b"c", b"a", b"d"), 0, 0)
+    series = tasks.series()
+    assert series is not None
+    assert tasks.stats(0).in_flight == 1
+    begun = iter(series)
+    assert [next(begun).offset for _ in range(3)] == [0, 1, 2]
+    waiting = tasks.interrupted(series, 0)
+    tasks.ended(series)
+    assert (waiting.record.offset, waiting.running, len(series)) == (2, True, 2)
+    assert committed(tasks)[ORDERS].offset == 2
+    stats = tasks.stats(0)
+    assert (stats.in_flight, stats.held, stats.succeeded, stats.lanes) == (1, 4, 2, 3)
+
+    series = tasks.series()
+    assert series is not None
+    assert [record.offset for record in series] == [3], "the next record has the key of the waiting record"
+    tasks.ended(series)
+    assert tasks.series() is None
+    assert [task.record.offset for task in started(tasks)] == [5]
+    done(tasks, waiting)
+    assert [task.record.offset for task in started(tasks)] == [4]
+
+
+@pytest.mark.parametrize("policy", [{"rates": [Rate(1)]}, {"lane_of": lambda record: [record.key]}])
+def test_records_that_need_more_than_a_handler_are_in_no_series(policy: dict[str, Any]) -> None:
+    tasks = tasks_of(**policy)
+    tasks.offer(ORDERS, records(b"a", b"b"), 0, 0)
+    assert tasks.series() is None
+
+
 def test_verdicts() -> None:
     tasks = tasks_of(
         dead_letter=None, retry=Retry(attempts=3, first=400, most=400, jitter=0), retry_topic=True
@@ -172,6 +204,22 @@ def test_a_clock_that_was_set_back_delays_a_retry_by_no_more_than_the_schedule()
     ]
     tasks.offer(retries, [records(b"a", partition=retries)[0]._replace(headers=note)], 0, 0)
     assert tasks.due_s() == 60
+
+
+def test_a_hole_stops_series_before_the_metadata_overflows() -> None:
+    tasks = tasks_of()
+    tasks.offer(ORDERS, records(*(b"%d" % number for number in range(6_000))), 0, 0)
+    held = [tasks.next(0)]
+    while (series := tasks.series()) is not None:
+        next(begun := iter(series))
+        next(begun)
+        held.append(tasks.interrupted(series, 0))
+        tasks.ended(series)
+    assert started(tasks) == []
+    place = committed(tasks)[ORDERS]
+    assert place.offset == 0
+    assert 800 < len(place.metadata) <= TEXT_MAX
+    assert len(decode(place.metadata).runs) == len(held) - 1
 
 
 def test_a_hole_stops_new_keys_before_the_metadata_overflows() -> None:

@@ -84,6 +84,35 @@ def test_the_watermark_is_the_lowest_unfinished_offset(begin: int, steps: list[f
     assert successor.watermark == model.watermark
 
 
+@given(
+    sizes=some.lists(some.tuples(some.integers(0, 2), some.integers(1, 5)), max_size=20),
+    stop=some.floats(0, 1),
+)
+def test_records_are_taken_and_finished_together_as_they_are_one_by_one(
+    sizes: list[tuple[int, int]], stop: float
+) -> None:
+    """Pairs are the gap before a read, and the number of its records. The first part of the offsets is finished."""
+    together, alone, taken = FinishedOffsets(5), FinishedOffsets(5), []
+    for gap, size in sizes:
+        begin = alone.position + gap
+        assert together.take_all(begin, begin + size, 3)
+        for offset in range(begin, begin + size):
+            assert not alone.take(offset, 3)
+            taken.append(offset)
+    done = taken[: int(stop * len(taken))]
+    if done:
+        together.finish_all(done[0], done[-1], len(done))
+    for offset in done:
+        alone.finish(offset)
+    for offset in taken[len(done) :]:
+        for each in (together, alone):
+            each.finish(offset)
+        assert (together.watermark, together.unfinished) == (alone.watermark, alone.unfinished)
+        assert (together.runs(), together.epochs()) == (alone.runs(), alone.epochs())
+    with pytest.raises(KeyError):
+        together.finish(together.position - 1)
+
+
 def test_a_log_that_was_cut_gives_its_new_records_back() -> None:
     finished = FinishedOffsets(10, [(12, 20), (25, 30)], [(10, 4)])
     for offset in (10, 11):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from ottla.client.worker.commit_metadata import TEXT_MAX
+from ottla.client.worker.commit_metadata import TEXT_MAX, decode
 from ottla.client.worker.letters import DeadLetter
 from ottla.client.worker.partition_tasks import Task
 from ottla.client.worker.rates import Rate
@@ -103,15 +103,29 @@ class Member:
             task = self.tasks.next(self.world.now_s)
             if task is None:
                 return
-            self.check_start(task)
+            assert not any(other is task for other in self.running)
+            self.check_start(task.record)
             self.running.append(task)
 
-    def check_start(self, task: Task) -> None:
-        record = task.record
+    def rush(self) -> None:
+        """Work on a series of records. It ends if one of their handlers waits or fails, or at the end of a turn."""
+        if self.tasks.in_flight >= self.concurrency or (series := self.tasks.series()) is None:
+            return
+        for record in series:
+            self.check_start(record)
+            fate = self.world.chance.random()
+            if fate < 0.2:
+                self.running.append(self.tasks.interrupted(series, self.world.now_s))
+                break
+            self.world.finished[TopicPartition(record.topic, record.partition)].add(record.offset)
+            if fate < 0.3:
+                break
+        self.tasks.ended(series)
+
+    def check_start(self, record: ConsumerRecord) -> None:
         partition = TopicPartition(record.topic, record.partition)
         assert record.offset not in self.world.counted[partition], "a counted record started again"
         self.world.repeated += record.offset in self.world.finished[partition]
-        assert not any(other is task for other in self.running)
         if record.key is None:
             return
         assert not [other for other in self.running if other.record.key == record.key], "a key overlaps"
@@ -162,8 +176,7 @@ class Member:
             unfinished = taken - self.world.finished[partition]
             assert offset <= min(unfinished, default=self.positions[partition]), "a commit skips a record"
             self.world.commits[partition] = commit.place
-            held = set(self.tasks.partitions[partition].unfinished)
-            self.world.counted[partition] |= taken - held
+            self.world.counted[partition] |= {offset for offset in taken if covers(commit.place, offset)}
         self.tasks.committed(due.values())
         assert not self.tasks.is_dirty
 
@@ -180,6 +193,12 @@ class Member:
 
     def idle(self) -> bool:
         return self.tasks.is_idle and not self.running
+
+
+def covers(place: OffsetAndMetadata, offset: int) -> bool:
+    """Return whether a commit counts an offset."""
+    runs = decode(place.metadata).runs if place.metadata else ()
+    return offset < place.offset or any(begin <= offset < end for begin, end in runs)
 
 
 class Group:
@@ -199,6 +218,7 @@ class Group:
         for _ in self.until_all_is_done():
             for member in self.members:
                 member.read()
+                member.rush()
                 member.start()
                 member.end_one()
                 member.commit()
@@ -224,6 +244,8 @@ class Group:
                 self.world.append()
         elif what < 0.45:
             member.read()
+        elif what < 0.55:
+            member.rush()
         elif what < 0.65:
             member.start()
         elif what < 0.85:

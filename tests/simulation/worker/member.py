@@ -17,7 +17,7 @@ from ottla.client.worker.options import WorkerSettings
 from ottla.client.worker.settling import Settlement
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offsets import NO_GENERATION
-from tests.simulation.worker.world import SESSION_S, TOPIC_ID, Place, PromiseBroken, World
+from tests.simulation.worker.world import SESSION_S, TOPIC_ID, Place, PromiseBroken, World, is_silent
 
 ATTEMPTS = 3
 LETTERS = "orders.dlq"
@@ -140,7 +140,8 @@ class Member:
     # work
 
     async def handle(self, record: WorkerRecord) -> None:
-        """Work on a record as the seed decides: finish, fail, reject, or take long."""
+        """Work on a record as the seed decides: finish, fail, reject, or take long. A silent record is finished at
+        once."""
         chance, history = self.world.chance, self.world.history
         try:
             started = history.start(self, record)
@@ -148,6 +149,9 @@ class Member:
             self.world.judge(error)
             return
         try:
+            if is_silent(record):
+                history.end(record)
+                return
             await asyncio.sleep(chance.choice([0, 0, chance.random() * 0.1, chance.random() * 2]))
             if chance.random() < 0.01:
                 await asyncio.sleep(30)

@@ -1,0 +1,94 @@
+"""Records that were read and have no tasks: they wait for their lanes, or are worked on in a series. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ..records import ConsumerRecord
+
+if TYPE_CHECKING:
+    from .partition_tasks import PartitionTasks
+
+HEADERS = attrgetter("headers")
+
+
+class BrokenLane:
+    """A lane of its own for a record on which the function that chooses lanes failed."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class Arrivals:
+    """Records of a partition that were read together, in the order of their offsets."""
+
+    __slots__ = ("at", "lanes", "records", "sizes", "taken_s", "tasks")
+
+    def __init__(
+        self,
+        tasks: PartitionTasks,
+        records: Sequence[ConsumerRecord],
+        lanes: Sequence[Hashable],
+        now_s: float,
+    ) -> None:
+        self.tasks = tasks
+        """The tasks of their partition."""
+        self.records = records
+        self.lanes = lanes
+        """The lane of each record; None for a lane of its own."""
+        self.sizes = record_sizes(records)
+        self.taken_s = now_s
+        self.at = 0
+        """The index of the first record that has no task and is not finished."""
+
+    @property
+    def has_broken_lanes(self) -> bool:
+        """True if the function that chooses lanes failed on some of the records."""
+        return BrokenLane in set(map(type, self.lanes))
+
+    @property
+    def is_over(self) -> bool:
+        """True once each record has a task or is finished."""
+        return self.at == len(self.records)
+
+
+class Series:
+    """Records of a partition that are worked on in a row, as long as each handler ends without a wait.
+
+    They need no tasks: nothing else starts, ends or is asked for meanwhile.
+    """
+
+    __slots__ = ("_held", "arrivals", "begin", "end")
+
+    def __init__(self, arrivals: Arrivals, held: Collection[Hashable]) -> None:
+        """`held`: the lanes in which no record may start."""
+        self._held = held
+        self.arrivals = arrivals
+        self.begin = self.end = arrivals.at
+        """The indices of the first record, and of the record after the last that was begun."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin one record after the other. They have the class with which they were offered."""
+        held, lanes, records = self._held, self.arrivals.lanes, self.arrivals.records
+        for at in range(self.begin, len(records)):
+            if held and lanes[at] in held:
+                return
+            self.end = at + 1
+            yield records[at]
+
+    def __len__(self) -> int:
+        """Return the number of records that were begun."""
+        return self.end - self.begin
+
+
+def record_sizes(records: Sequence[ConsumerRecord]) -> list[int]:
+    """Return the size of each record's key, value and headers."""
+    sizes = [len(record.key or b"") + len(record.value or b"") for record in records]
+    if any(map(HEADERS, records)):
+        for at, record in enumerate(records):
+            sizes[at] += sum(len(key) + len(value or b"") for key, value in record.headers)
+    return sizes
