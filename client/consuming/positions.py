@@ -56,10 +56,11 @@ class Positions:
             self._inbox.give_back([state.partition])
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Fetch and hand out records of these partitions again, after `pause`."""
+        """Fetch and hand out records of these partitions again, after `pause`. A read that waits gets them, too."""
         for state in [self._state(partition) for partition in partitions]:
             state.paused = False
         self._fetcher.changed()
+        self._fetcher.wake_waiter()
 
     async def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record, waiting until it is known.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..records import ConsumerRecord
 
@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from .partition_tasks import PartitionTasks
 
 HEADERS = attrgetter("headers")
+
+
+class LaneChoice(Protocol):
+    """A choice of lanes that cannot fail."""
+
+    def lane_of(self, record: ConsumerRecord) -> Hashable:
+        """Return the lane of a record; None for a lane of its own."""
+
+    def lanes_of(self, records: Sequence[ConsumerRecord]) -> Sequence[Hashable]:
+        """Return the lanes of records of one partition, as `lane_of` does."""
 
 
 class BrokenLane:
@@ -23,27 +33,56 @@ class BrokenLane:
         self.error = error
 
 
+class AskedLanes:
+    """The lanes that a function of the program chooses. It may fail, and may return something that is no lane."""
+
+    def __init__(self, function: Callable[[ConsumerRecord], Hashable]) -> None:
+        self._function = function
+
+    def lane_of(self, record: ConsumerRecord) -> Hashable:
+        """Ask for the lane of a record."""
+        try:
+            lane = self._function(record)
+            hash(lane)
+        except Exception as error:
+            return BrokenLane(error)
+        return lane
+
+    def lanes_of(self, records: Sequence[ConsumerRecord]) -> Sequence[Hashable]:
+        """Ask for the lane of each record."""
+        return [self.lane_of(record) for record in records]
+
+
 class Arrivals:
     """Records of a partition that were read together, in the order of their offsets."""
 
-    __slots__ = ("at", "lanes", "records", "sizes", "taken_s", "tasks")
+    __slots__ = ("_choice", "_lanes", "at", "records", "sizes", "taken_s", "tasks")
 
     def __init__(
-        self,
-        tasks: PartitionTasks,
-        records: Sequence[ConsumerRecord],
-        lanes: Sequence[Hashable],
-        now_s: float,
+        self, tasks: PartitionTasks, records: Sequence[ConsumerRecord], choice: LaneChoice, now_s: float
     ) -> None:
+        """`choice` chooses lanes once they are needed."""
         self.tasks = tasks
         """The tasks of their partition."""
         self.records = records
-        self.lanes = lanes
-        """The lane of each record; None for a lane of its own."""
+        self._choice = choice
+        self._lanes: Sequence[Hashable] | None = None
         self.sizes = record_sizes(records)
         self.taken_s = now_s
         self.at = 0
         """The index of the first record that has no task and is not finished."""
+
+    @property
+    def lanes(self) -> Sequence[Hashable]:
+        """The lane of each record; None for a lane of its own."""
+        if self._lanes is None:
+            self._lanes = self._choice.lanes_of(self.records)
+        return self._lanes
+
+    @property
+    def next_lane(self) -> Hashable:
+        """The lane of the record at `at`."""
+        return self._choice.lane_of(self.records[self.at]) if self._lanes is None else self._lanes[self.at]
 
     @property
     def has_broken_lanes(self) -> bool:
@@ -73,7 +112,8 @@ class Series:
 
     def __iter__(self) -> Iterator[Any]:
         """Begin one record after the other. They have the class with which they were offered."""
-        held, lanes, records = self._held, self.arrivals.lanes, self.arrivals.records
+        held, records = self._held, self.arrivals.records
+        lanes = self.arrivals.lanes if held else ()
         for at in range(self.begin, len(records)):
             if held and lanes[at] in held:
                 return

@@ -31,18 +31,21 @@ class AtLeastOnce:
         producer: Producer,
         *,
         news: News,
+        commits: News,
         pump: Callable[[], None],
         fail: Callable[[BaseException], None],
         commit_every_s: float,
         commit_after: int,
         backoff: Backoff,
     ) -> None:
-        """`news` is told, and `pump` called, when a task is finished. `fail` stops the worker with an error."""
+        """`news` is told, and `pump` called, when a task is finished; `commits` is told after each commit. `fail` stops
+        the worker with an error."""
         self._tasks = tasks
         self._consumer = consumer
         self.producer = producer
         """The producer of the results."""
         self._news = news
+        self._commits = commits
         self._pump = pump
         self._fail = fail
         self._commit_every_s = commit_every_s
@@ -165,4 +168,5 @@ class AtLeastOnce:
                 await commits.commit(bare)
             self._backoff.reset()
             self._tasks.committed(due.values())
+            self._commits.tell()
             self._news.tell()

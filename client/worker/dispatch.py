@@ -72,6 +72,8 @@ class Dispatch:
         self.tasks = tasks
         self.news = News()
         """A condition that is told after each end of a task, and after each read."""
+        self.commits = News()
+        """A condition that is told after each commit."""
         self.settlement: Settlement | None = None
         self._caller = caller
         self._group_id = group_id
@@ -82,6 +84,10 @@ class Dispatch:
         self._fail = fail
         self._is_stopping = False
         self._loop = asyncio.get_running_loop()
+        self._clock = (
+            time.monotonic if type(self._loop).time is asyncio.BaseEventLoop.time else self._loop.time
+        )
+        """The time of the loop, without a call of Python code where that is possible."""
         self._context = copy_context()
         self._direct = caller.direct if deserialization is None and traces is None else None
         """The handler, if an attempt needs nothing else than to await its coroutine."""
@@ -104,7 +110,7 @@ class Dispatch:
 
     def offer(self, read: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
         """Take over records that were read, and start tasks."""
-        now_s, wall_ms = self._loop.time(), time.time() * 1000
+        now_s, wall_ms = self._clock(), time.time() * 1000
         for partition, records in read.items():
             new = records if self._direct is None else worker_records(records)
             for warning in self.tasks.offer(partition, new, now_s, wall_ms):
@@ -140,7 +146,7 @@ class Dispatch:
         waits."""
         if self._is_stopping:
             return None
-        task = self.tasks.next(self._loop.time())
+        task = self.tasks.next(self._clock())
         if task is None:
             self._stop_timer()
             if (due_s := self.tasks.due_s()) is not None:
@@ -169,12 +175,12 @@ class Dispatch:
     async def drain(self, tasks: Iterable[Task], drain_s: float) -> None:
         """Wait for the ends of these tasks; cancel those that take longer than `drain_s`, and wait a little more."""
         waited = list(tasks)
-        if await gone_or_done(waited, self.news, self._loop.time() + drain_s):
+        if await gone_or_done(waited, self.news, self._clock() + drain_s):
             return
         if late := [task for task in waited if task.running]:
             logger.warning("%d handlers did not end within %g s, and are cancelled", len(late), drain_s)
         self.cancel(late)
-        await gone_or_done(waited, self.news, self._loop.time() + CANCEL_GRACE_S)
+        await gone_or_done(waited, self.news, self._clock() + CANCEL_GRACE_S)
         if stuck := [_where(task.record) for task in waited if task.running]:
             logger.error("%d handlers go on in spite of their cancellation: %s", len(stuck), ", ".join(stuck))
 
@@ -199,7 +205,7 @@ class Dispatch:
                 await self._work_through(runner, series)
                 if runner.is_spoilt():
                     return
-            if self._loop.time() >= self._turn_ends_s:
+            if self._clock() >= self._turn_ends_s:
                 await self._next_turn()
             task = self._next()
             if task is not None and len(self._runners) < self._concurrency:
@@ -207,7 +213,7 @@ class Dispatch:
 
     def _next_series(self) -> Series | None:
         """Return the series that may begin in this turn."""
-        if self._direct is None or self._is_stopping or self._loop.time() >= self._turn_ends_s:
+        if self._direct is None or self._is_stopping or self._clock() >= self._turn_ends_s:
             return None
         return self.tasks.series()
 
@@ -215,7 +221,7 @@ class Dispatch:
         """Let other work of the loop go on. All runners share a turn, so that many of them take no more time."""
         self._turn_waiters += 1
         try:
-            while not self._turn_is_new and self._loop.time() >= self._turn_ends_s:
+            while not self._turn_is_new and self._clock() >= self._turn_ends_s:
                 if not self._turn_is_due:
                     self._turn_is_due = True
                     self._loop.call_soon(self._begin_turn)
@@ -227,7 +233,7 @@ class Dispatch:
     def _begin_turn(self) -> None:
         self._turn_is_due = False
         self._turn_is_new = True
-        self._turn_ends_s = self._loop.time() + TURN_S
+        self._turn_ends_s = self._clock() + TURN_S
 
     def _waits(self, runner: Runner) -> None:
         """Let other runners start, as this one waits. In a series the record of its handler becomes a task."""
@@ -252,7 +258,7 @@ class Dispatch:
         """Work on the records of a series, until the turn ends, or a handler does more than to end at once."""
         assert self._direct is not None
         runner.series = series
-        handle, now_s, ends_s, is_spoilt = self._direct, self._loop.time, self._turn_ends_s, runner.is_spoilt
+        handle, now_s, ends_s, is_spoilt = self._direct, self._clock, self._turn_ends_s, runner.is_spoilt
         try:
             for record in series:
                 if (result := await handle(record)) is not None:
@@ -276,7 +282,7 @@ class Dispatch:
     def _interrupt(self, runner: Runner, series: Series) -> Task:
         """Make the record whose handler runs a task, which is no longer part of its series."""
         runner.series = None
-        runner.task = task = self.tasks.interrupted(series, self._loop.time())
+        runner.task = task = self.tasks.interrupted(series, self._clock())
         self._settled_by.settle_all(series)
         return task
 
@@ -360,9 +366,7 @@ class Dispatch:
             self._fail(error)
 
     def _failed(self, task: Task, error: BaseException) -> None:
-        verdict = self.tasks.failed(
-            task, self._loop.time(), random.random(), is_final=isinstance(error, FINAL)
-        )
+        verdict = self.tasks.failed(task, self._clock(), random.random(), is_final=isinstance(error, FINAL))
         self._log(task, error, verdict)
         match verdict:
             case HeldRetry():
@@ -405,9 +409,7 @@ class Dispatch:
         match verdict:
             case HeldRetry() | DeferredRetry():
                 delay_s = (
-                    verdict.delay_s
-                    if isinstance(verdict, DeferredRetry)
-                    else verdict.at_s - self._loop.time()
+                    verdict.delay_s if isinstance(verdict, DeferredRetry) else verdict.at_s - self._clock()
                 )
                 logger.warning(
                     "attempt %d failed, and the next follows in %.3g s (%s): %s",

@@ -46,17 +46,19 @@ class InTransactions:
         output: Output,
         *,
         news: News,
+        commits: News,
         pump: Callable[[], None],
         every_s: float,
         max_batch_records: int,
         backoff: Backoff,
     ) -> None:
-        """`news` is told, and `pump` called, after each transaction. `every_s`: the time for which results are
-        gathered."""
+        """`news` and `commits` are told, and `pump` is called, after each transaction. `every_s`: the time for which
+        results are gathered."""
         self._tasks = tasks
         self._consumer = consumer
         self._output = output
         self._news = news
+        self._commits = commits
         self._pump = pump
         self._every_s = every_s
         self._max_batch_records = max_batch_records
@@ -102,6 +104,7 @@ class InTransactions:
                     await self._batch()
                 finally:
                     self._under_way = False
+                self._commits.tell()
                 self._news.tell()
                 self._pump()
         finally:

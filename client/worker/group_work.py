@@ -64,7 +64,7 @@ class GroupWork:
             await settlement.start()
             await self._consumer.start()
             background = await self._ending.until_stopped(
-                intake.run(), settlement.run(), LoopWatch(handler).run()
+                intake.run(), intake.resume_after_commits(), settlement.run(), LoopWatch(handler).run()
             )
             await self._drain(dispatch, settlement)
         finally:
@@ -101,6 +101,7 @@ class GroupWork:
             self._consumer,
             Producer(**settings.of_producer()),
             news=dispatch.news,
+            commits=dispatch.commits,
             pump=dispatch.pump,
             fail=self._ending.fail,
             commit_every_s=settings.settling.commit_every_s,
@@ -115,6 +116,7 @@ class GroupWork:
             self._consumer,
             transactional_output(settings, settings.given.get("group_instance_id")),
             news=dispatch.news,
+            commits=dispatch.commits,
             pump=dispatch.pump,
             every_s=settling.commit_every_s,
             max_batch_records=settling.max_batch_records,

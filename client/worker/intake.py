@@ -80,6 +80,12 @@ class PartitionIntake(RebalanceListener):
             elif self._idle_s is not None and loop.time() - busy_s >= self._idle_s:
                 return
 
+    async def resume_after_commits(self) -> None:
+        """Read paused partitions again as soon as a commit makes room, until cancelled."""
+        while True:
+            await self._dispatch.commits.wait()
+            self._resume()
+
     async def stop(self) -> None:
         """Cancel the lookups of committed offsets. From now on partitions are given up without delay."""
         self._is_stopped = True
@@ -100,8 +106,11 @@ class PartitionIntake(RebalanceListener):
         if pausing:
             self._consumer.pause(*pausing)
             self._paused |= pausing
-        elif self._paused:
-            resuming = self._paused.intersection(self._tasks.to_resume())
+        else:
+            self._resume()
+
+    def _resume(self) -> None:
+        if self._paused and (resuming := self._paused.intersection(self._tasks.to_resume())):
             self._consumer.resume(*resuming)
             self._paused -= resuming
 

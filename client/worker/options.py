@@ -349,7 +349,7 @@ class WorkerSettings:
         """The decisions about tasks."""
         return Policy(
             lane_of=self.work.lane_of,
-            lanes_of=None if self.work.lane is not None else self.work.lanes_of,
+            lanes=self.work if self.work.lane is None else None,
             retry=self.failures.retry,
             retry_topic=self.failures.retry_topic,
             dead_letter=self.failures.letters,

@@ -193,8 +193,8 @@ class PartitionTasks:
     def next_task(self, arrivals: Arrivals) -> Task:
         """Return a task for the next of the records that have arrived."""
         at = arrivals.at
+        task = Task(arrivals.records[at], self, arrivals.next_lane, arrivals.sizes[at], arrivals.taken_s)
         arrivals.at += 1
-        task = Task(arrivals.records[at], self, arrivals.lanes[at], arrivals.sizes[at], arrivals.taken_s)
         self.arrived -= 1
         self.unfinished[task.record.offset] = task
         return task

@@ -15,7 +15,7 @@ from itertools import count, islice
 from typing import NamedTuple
 
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from .arrivals import Arrivals, BrokenLane, Series
+from .arrivals import Arrivals, AskedLanes, BrokenLane, LaneChoice, Series
 from .lanes import Lanes
 from .letters import DeadLetter, LetterLimits
 from .partition_tasks import PartitionTasks, Task
@@ -88,8 +88,8 @@ class Policy:
     rates: Sequence[Rate]
     max_records: int
     max_bytes: int
-    lanes_of: Callable[[Sequence[ConsumerRecord]], Sequence[Hashable]] | None = None
-    """A faster `lane_of` for all records of a read of a partition, which does not fail; None if there is none."""
+    lanes: LaneChoice | None = None
+    """The choice behind `lane_of`, if that is no function of the program."""
 
 
 class Tasks:
@@ -102,6 +102,7 @@ class Tasks:
         """The number of finished records that no commit has covered yet."""
         self._policy = policy
         self._partitions: dict[TopicPartition, PartitionTasks] = {}
+        self._lane_choice = policy.lanes or AskedLanes(policy.lane_of)
         self._arrivals: deque[Arrivals] = deque()
         """The records that have no tasks yet, in the order in which they were read."""
         self._series: Series | None = None
@@ -181,25 +182,14 @@ class Tasks:
             )
             tasks = self.assign(partition)
         if new := tasks.take(records, warnings):
-            arrivals = Arrivals(tasks, new, self._lanes_of(new), now_s)
+            arrivals = Arrivals(tasks, new, self._lane_choice, now_s)
             tasks.arrive(arrivals)
             self._arrivals.append(arrivals)
-            if partition.topic.endswith(SUFFIX) or arrivals.has_broken_lanes:
+            # A function of the program is asked at once, and only once: later other threads may need the lanes.
+            is_broken = self._policy.lanes is None and arrivals.has_broken_lanes
+            if is_broken or partition.topic.endswith(SUFFIX):
                 self._enter_all(now_s, wall_ms)
         return warnings
-
-    def _lanes_of(self, records: Sequence[ConsumerRecord]) -> Sequence[Hashable]:
-        if self._policy.lanes_of is not None:
-            return self._policy.lanes_of(records)
-        return [self._lane_of(record) for record in records]
-
-    def _lane_of(self, record: ConsumerRecord) -> Hashable:
-        try:
-            lane = self._policy.lane_of(record)
-            hash(lane)
-        except Exception as error:
-            return BrokenLane(error)
-        return lane
 
     def _enter_all(self, now_s: float, wall_ms: float) -> None:
         """Let all records enter their lanes, except those of retry topics that have to wait."""
@@ -297,8 +287,9 @@ class Tasks:
         if self._rates is not None or self._lanes.has_ready or not self._arrivals:
             return None
         arrivals, held = self._arrivals[0], self._lanes.names
-        at = arrivals.at
-        if arrivals.lanes[at] in held or not arrivals.tasks.has_room_for(arrivals.records[at].offset):
+        if held and arrivals.next_lane in held:
+            return None
+        if not arrivals.tasks.has_room_for(arrivals.records[arrivals.at].offset):
             return None
         self._series = series = Series(arrivals, held)
         return series

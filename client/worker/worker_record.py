@@ -88,4 +88,6 @@ class WorkerRecord(ConsumerRecord):
 
 def worker_records(records: Sequence[ConsumerRecord]) -> Sequence[WorkerRecord]:
     """Return records for their first attempts."""
+    if set(map(type, records)) == {WorkerRecord}:
+        return records  # type: ignore[return-value]
     return [record if isinstance(record, WorkerRecord) else WorkerRecord.of(record, 1) for record in records]
