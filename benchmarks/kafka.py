@@ -26,9 +26,7 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <groupId>org.ottla.benchmarks</groupId><artifactId>kafka-classpath</artifactId><version>1</version>
 <packaging>pom</packaging><dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-  <version>{KAFKA_VERSION}</version><exclusions><!-- named by 4.4.0, absent from Maven Central -->
-  <exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion>
-  </exclusions></dependency>
+  <version>{KAFKA_VERSION}</version></dependency>
 <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
   <version>2.25.5</version></dependency>
 </dependencies></project>

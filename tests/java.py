@@ -1,8 +1,6 @@
-"""Kafka's own Java tools (kafka-tools and kafka_2.13 from Maven Central), for tests that compare Ottla with Kafka.
+"""Kafka's own Java clients and tools (kafka-tools from Maven Central), for tests that compare Ottla with Kafka.
 
-The jars are resolved once through `mvn` into a cache folder. 4.3.0 is the newest release whose tools are on Maven
-Central; 4.4.0 names artifacts that are missing there. The tools API of 4.3.0 is missing, too. DumpLogSegments gets
-its interfaces from version 4.1.0, which is available.
+The jars are resolved once through `mvn` into a cache folder.
 """
 
 from __future__ import annotations
@@ -21,25 +19,14 @@ from typing import Self
 
 import pytest
 
-KAFKA_VERSION = "4.3.0"
-TOOLS_API_VERSION = "4.1.0"
+KAFKA_VERSION = "4.4.0"
 CACHE = Path("~/.cache/ottla-tests").expanduser() / f"kafka-tools-{KAFKA_VERSION}"
-_COMPLETE = CACHE / f"complete-with-core-and-tools-api-{TOOLS_API_VERSION}"
+_COMPLETE = CACHE / "complete"
 
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>org.ottla.tests</groupId><artifactId>kafka-tools-classpath</artifactId><version>1</version>
 <packaging>pom</packaging><dependencies><dependency>
   <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version>
-  <exclusions><exclusion>
-    <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId>
-  </exclusion></exclusions>
-</dependency><dependency>
-  <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId><version>{TOOLS_API_VERSION}</version>
-</dependency><dependency>
-  <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
-  <exclusions><exclusion>
-    <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId>
-  </exclusion></exclusions>
 </dependency></dependencies></project>
 """
 

@@ -15,7 +15,7 @@ from tests.cluster import wait_until
 from tests.integration.secured_cells import jaas_quoted
 
 ACLS = "org.apache.kafka.tools.AclCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 _RESOURCE = re.compile(r"resource `ResourcePattern\(resourceType=(\w+), name=(.*), patternType=(\w+)\)`")
 _ENTRY = re.compile(r"\(principal=(.*), host=(.*), operation=(\w+), permissionType=(\w+)\)")
 

@@ -1,4 +1,6 @@
-"""Share groups as their tests see them from outside: settings of a group, and the records that it has not finished."""
+"""Share groups as their tests see them from outside: settings of a group, the records that it has not finished, and the
+broker with its states.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ import asyncio
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from ottla import Admin
-from tests.cluster import wait_until
+from ottla.dataplane.cluster.internal_topics import SHARE_STATE_TOPIC
+from ottla.dataplane.coordinated_log.key_hash import partition_for
+from ottla.protocol.messages.find_coordinator import SharePartition
+from tests.cluster import RunningCluster, wait_for, wait_until
 
 
 def from_the_beginning(bootstrap: str, group: str, **settings: str) -> str:
@@ -41,3 +46,16 @@ def unfinished(bootstrap: str, group: str) -> int:
 def wait_until_finished(bootstrap: str, group: str) -> None:
     """Return once a share group has finished all records."""
     wait_until(lambda: unfinished(bootstrap, group) == 0, f"the group {group} to finish all records")
+
+
+def state_coordinator(cluster: RunningCluster, group: str, topic: str, partition: int) -> int:
+    """Return the id of the broker that keeps the state of a share-partition."""
+
+    async def topic_id() -> bytes:
+        async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            (described,) = await admin.describe_topics([topic])
+            return described.id
+
+    key = SharePartition(group, asyncio.run(topic_id()), partition).key
+    count = len(cluster.partitions(SHARE_STATE_TOPIC))
+    return wait_for(lambda: cluster.leader(SHARE_STATE_TOPIC, partition_for(key, count)), "a coordinator")

@@ -25,7 +25,7 @@ from tests.integration.conftest import create
 pytestmark = [pytest.mark.cluster, pytest.mark.java, java.needs_java, pytest.mark.timeout(240)]
 
 TOOLS = "org.apache.kafka.tools"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = f"{TOOLS}.ConfigCommand"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 TOPICS = f"{TOOLS}.TopicCommand"
 COUNT = 3_000

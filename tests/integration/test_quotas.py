@@ -226,7 +226,7 @@ def test_kafkas_tool_shows_and_changes_quotas_and_settings(bootstrap: str, tools
     name = f"q-{uuid.uuid4().hex[:8]}"
 
     def configs(*arguments: str) -> str:
-        return tools.run("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
+        return tools.run("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
 
     who = ("--entity-type", "users", "--entity-name", name, "--entity-type", "clients", "--entity-default")
     configs("--alter", *who, "--add-config", "producer_byte_rate=1000,request_percentage=50.5")

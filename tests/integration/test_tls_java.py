@@ -68,7 +68,7 @@ def test_kafka_configs_has_a_file_read_anew(cluster: TlsCluster, tmp_path: Path)
     )
     issued.pem_file(own.key_file)
     java.run(
-        "kafka.admin.ConfigCommand",
+        "org.apache.kafka.tools.ConfigCommand",
         *(
             "--bootstrap-server",
             cluster.bootstrap(),

@@ -30,6 +30,15 @@ SHARE_GROUPS = Tool(
             r"{topic}\s+0\s+0",
         ),
         Step("{at} --describe --group {share}", r"{share}\s+{topic}\s+0\s+0\s+10"),
+        Step(
+            "{at} --reset-offsets --group {share} --topic {topic} --to-offset 3 --dry-run", r"{topic}\s+0\s+3"
+        ),
+        Step(
+            "{at} --reset-offsets --group {share} --all-topics --to-current --dry-run --export",
+            "{topic},1,10",
+        ),
+        Step("{at} --reset-offsets --group {share} --from-file {offsets} --execute", r"{topic}\s+1\s+4"),
+        Step("{at} --describe --group {share}", r"{share}\s+{topic}\s+1\s+4\s+6"),
         Step("{at} --delete-offsets --group {share} --topic {topic}", "{topic}"),
         Step("{at} --delete --group {share}", "successful"),
         Step("{at} --list", lacks="{share}"),
@@ -98,6 +107,7 @@ VERIFIABLE_SHARE_CONSUMER = Tool(
             for mode in ("sync", "async")
         ),
     ),
+    left_out=("--ack-pattern",),  # test_verifiable_share_consumers.py
     alone=True,
 )
 SHARE_TOOLS = (SHARE_GROUPS, CONSOLE_SHARE_CONSUMER, SHARE_CONSUMER_PERF, VERIFIABLE_SHARE_CONSUMER)

@@ -1,4 +1,4 @@
-"""Kafka's share consumers for Java: every type of acknowledgement, limits of polls, lost locks, and a killed leader."""
+"""Kafka's share consumers for Java: every type of acknowledgement, limits of polls, lost locks, and killed brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from confluent_kafka.admin import AdminClient
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.conftest import create
 from tests.integration.history import SMALL_CLUSTER
-from tests.integration.share_groups import from_the_beginning, unfinished, wait_until_finished
+from tests.integration.share_groups import (
+    from_the_beginning,
+    state_coordinator,
+    unfinished,
+    wait_until_finished,
+)
 from tests.programs.jvm import Jars, needs_jdk
 
 pytestmark = [pytest.mark.java, pytest.mark.short, needs_jdk, pytest.mark.timeout(300)]
@@ -320,8 +325,9 @@ def test_records_of_a_closed_member_go_to_another_one(
     wait_until_finished(cluster.bootstrap, queue.group)
 
 
-def test_accepted_records_do_not_return_when_a_leader_is_killed(
-    cluster: RunningCluster, clients: Clients, queue: Queue
+@pytest.mark.parametrize("killed", ["leader", "state coordinator"])
+def test_accepted_records_do_not_return_when_a_broker_is_killed(
+    cluster: RunningCluster, clients: Clients, queue: Queue, killed: str
 ) -> None:
     from_the_beginning(cluster.bootstrap, queue.group, share__delivery__count__limit="10")
     values = produce(cluster, queue.topic, range(300))
@@ -341,13 +347,16 @@ def test_accepted_records_do_not_return_when_a_leader_is_killed(
 
     while len(seen) < 60:
         take_and_accept()
-    leader = cluster.leader(queue.topic, 0)
-    assert leader is not None
-    cluster.broker(leader).kill9()
+    broker = cluster.broker(
+        state_coordinator(cluster, queue.group, queue.topic, 0)
+        if killed == "state coordinator"
+        else cluster.leader(queue.topic, 0) or 0
+    )
+    broker.kill9()
     values |= produce(cluster, queue.topic, range(300, 390))
     while not seen >= values:
         take_and_accept()
-    cluster.broker(leader).restart()
+    broker.restart()
     while unfinished(cluster.bootstrap, queue.group):
         take_and_accept()
     member.close()

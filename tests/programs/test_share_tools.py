@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import time
-from collections import Counter
 from collections.abc import Mapping
 
 import pytest
@@ -13,8 +10,7 @@ from confluent_kafka import ShareConsumer
 
 from tests import java
 from tests.cluster import RunningCluster
-from tests.integration.share_groups import from_the_beginning, wait_until_finished
-from tests.programs.jvm import Jars
+from tests.integration.share_groups import from_the_beginning
 from tests.programs.share_tool_scenes import SHARE_TOOLS
 from tests.programs.test_kafka_tools import NOT_A_CLUSTER, RECORDS, cluster, found_wrong, names, options
 from tests.programs.tool_scenes import Tool
@@ -22,8 +18,6 @@ from tests.programs.tool_scenes import Tool
 __all__ = ["cluster", "names"]
 pytestmark = [pytest.mark.java, java.needs_java, pytest.mark.timeout(600)]
 TAKEN_S = 60.0
-NEWEST = Jars("kafka-share-tools", ("org.apache.kafka:kafka-tools:4.4.0", "org.slf4j:slf4j-nop:1.7.36"))
-"""Tools of Kafka 4.4.0, in which the verifiable share consumer has a pattern of acknowledgements."""
 
 
 @pytest.fixture
@@ -52,24 +46,3 @@ def test_every_option(tool: Tool, tools: java.Tools, groups: Mapping[str, str]) 
     words = " ".join(step.line for step in tool.steps).replace("{at}", "--bootstrap-server").split()
     used = {word.partition("=")[0] for word in words}
     assert options(tool) - used - set(tool.left_out) - set(NOT_A_CLUSTER) == set()
-
-
-def test_records_are_acknowledged_by_a_pattern(cluster: RunningCluster, names: Mapping[str, str]) -> None:
-    """Records at even offsets are accepted or rejected at once, the others after their locks were renewed. The tool
-    counts renewals, too."""
-    group = f"pattern-of-{names['group']}"
-    command = NEWEST.run_class(
-        "org.apache.kafka.tools.VerifiableShareConsumer",
-        *("--bootstrap-server", cluster.bootstrap, "--topic", names["topic"], "--group-id", group),
-        *("--max-messages", str(3 * RECORDS), "--verbose", "--offset-reset-strategy", "earliest"),
-        *("--acknowledgement-mode", "sync", "--ack-pattern", "accept,renew,reject,renew"),
-    )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TAKEN_S, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    acknowledged = [event for event in events if event["name"] == "offsets_acknowledged"]
-    assert acknowledged
-    assert all(event["success"] for event in acknowledged)
-    read = Counter(event["value"] for event in events if event["name"] == "record_data")
-    assert set(read) == {f"value {number}" for number in range(2 * RECORDS)}
-    wait_until_finished(cluster.bootstrap, group)

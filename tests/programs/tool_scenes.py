@@ -78,7 +78,7 @@ TOPICS = Tool(
 
 CONFIGS = Tool(
     "kafka-configs",
-    "kafka.admin.ConfigCommand",
+    f"{_TOOLS}.ConfigCommand",
     (
         Step("{at} --command-config {config} --alter --topic {topic} --add-config retention.ms=5000000"),
         Step("{at} --describe --topic {topic}", "retention.ms=5000000"),
@@ -343,6 +343,7 @@ VERIFIABLE_CONSUMER = Tool(
         Step(
             "{at} --command-config {config} --topic {topic} --group-id {new} --max-messages 20 --verbose "
             "--reset-policy earliest --session-timeout 10000 --group-instance-id one --enable-autocommit "
+            "--close-timeout 5000 "
             "--assignment-strategy org.apache.kafka.clients.consumer.RangeAssignor",
             '"name":"record_data".*"value":"value 19"',
         ),
@@ -364,6 +365,11 @@ PRODUCER_PERF = Tool(
             "{at} --command-config {config} --topic {topic} --num-records 500 --record-size 100 --throughput -1 "
             "--print-metrics --warmup-records 100 --reporting-interval 1000 --command-property linger.ms=1 acks=all",
             "500 records sent",
+        ),
+        Step(
+            "{at} --topic {topic} --num-records 50 --record-size 10 --throughput -1 --key-distribution random "
+            "--record-key-range 7 --random-seed 3",
+            "50 records sent",
         ),
         Step(
             "{at} --topic {topic} --num-records 50 --payload-file {lines} --payload-delimiter | --throughput -1",
@@ -447,6 +453,10 @@ QUORUM = Tool(
             "{at} remove-controller --controller-id 101 --controller-directory-id={topic_id} --dry-run",
             "DRY RUN",
         ),
+        Step(
+            "{at} remove-controller --controller-id 101 --controller-directory-id={topic_id} --unregister --dry-run",
+            "DRY RUN of unregistering",
+        ),
         Step("{at} --command-config {node} add-controller --dry-run", "process.roles", status=1),
     ),
     commands=("describe", "add-controller", "remove-controller"),
@@ -461,8 +471,10 @@ CLUSTER = Tool(
         Step("list-endpoints {at} --config {config}", r"127.0.0.1"),
         Step("list-endpoints {at} --include-fenced-brokers", r"unfenced"),
         Step("unregister {at} --id 77", "77", status=1),
+        Step("unregister-controller {at} --id 101", "does not support the controller unregistration API"),
+        Step("api-versions {at}", r"ShareFetch\(78\): 1 to 2 \[usable: 2\]"),
     ),
-    commands=("cluster-id", "list-endpoints", "unregister"),
+    commands=("cluster-id", "list-endpoints", "unregister", "unregister-controller", "api-versions"),
     left_out=(TO_QUORUM,),
 )
 
