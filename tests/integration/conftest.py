@@ -19,6 +19,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cluster import running_cluster
+from tests.integration.restorations import source_and_target as source_and_target
+from tests.integration.restorations import store as store
 from tests.integration.secured_cells import secured_cluster
 from tests.integration.tls_cluster import TlsCluster
 from tests.java import tools as tools
@@ -38,6 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("shared"))
         elif "secured" in names:
             item.add_marker(pytest.mark.xdist_group("secured"))
+        elif "source_and_target" in names:
+            item.add_marker(pytest.mark.xdist_group("backups"))
 
 
 @pytest.fixture(scope="session")

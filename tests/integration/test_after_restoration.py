@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,38 +12,14 @@ import confluent_kafka
 import pytest
 
 from ottla import Admin, ConsumerRecord, ExactlyOnce, NewRecord, NewTopic, Producer
-from tests.cluster import RunningCluster, running_cluster
-from tests.commands import run_ottla
-from tests.integration.mirroring import records_of, until
+from tests.cluster import RunningCluster
+from tests.integration.mirroring import DEADLINE_S, records_of, until
+from tests.integration.restorations import backup_to, restore_from, run
 
-pytestmark = [pytest.mark.xdist_group("restored programs"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 PARTITIONS = 2
 RECORDS = 1_000
-DEADLINE_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningCluster, RunningCluster]]:
-    """Run a source and a target."""
-    with (
-        running_cluster(tmp_path_factory.mktemp("source"), quorum=1, brokers=1) as source,
-        running_cluster(tmp_path_factory.mktemp("target"), quorum=1, brokers=1) as target,
-    ):
-        yield source, target
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    """Return the URL of an empty store."""
-    (tmp_path / "store").mkdir()
-    return (tmp_path / "store").as_uri()
-
-
-async def run(*words: str) -> None:
-    """Run a command, which must succeed."""
-    done = await asyncio.to_thread(run_ottla, *words, timeout_s=DEADLINE_S)
-    assert done.returncode == 0, (words, done.stdout, done.stderr)
 
 
 async def fill(cluster: RunningCluster, topic: str, numbers: range) -> None:
@@ -99,21 +75,21 @@ def begun(cluster: RunningCluster, topic: str, group: str) -> None:
 
 
 async def test_a_group_of_librdkafka_goes_on_at_the_offsets_of_the_cut(
-    clusters: tuple[RunningCluster, RunningCluster], store: str
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, target = clusters
+    source, target = source_and_target
     topic = f"orders-{uuid.uuid4().hex[:8]}"
     group = f"readers-of-{topic}"
     await create(source, topic)
     await fill(source, topic, range(RECORDS))
     await asyncio.to_thread(begun, source, topic, group)
     before = await asyncio.to_thread(consumed, source, topic, group, RECORDS // 3)
-    await run("backup", "--to", store, "-b", source.bootstrap, "--topics", topic, "--groups", group)
+    await asyncio.to_thread(run, *backup_to(store, source, "--topics", topic, "--groups", group))
     # What happens after the cut is lost with the source.
     await asyncio.to_thread(consumed, source, topic, group, RECORDS // 3)
     await fill(source, topic, range(RECORDS, RECORDS + 50))
 
-    await run("cluster", "restore", "--from", store, "-b", target.bootstrap)
+    await asyncio.to_thread(run, *restore_from(store, target))
     after = await asyncio.to_thread(consumed, target, topic, group, RECORDS - len(before))
     assert sorted(before + after) == list(range(RECORDS))
     await fill(target, topic, range(RECORDS, RECORDS + 10))
@@ -142,19 +118,19 @@ async def copying(cluster: RunningCluster, topic: str, copies: str) -> AsyncIter
 
 
 async def test_an_exactly_once_program_goes_on_where_it_stood_at_the_cut(
-    clusters: tuple[RunningCluster, RunningCluster], store: str
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, target = clusters
+    source, target = source_and_target
     topic = f"orders-{uuid.uuid4().hex[:8]}"
     copies = f"{topic}-copies"
     await create(source, topic, copies)
     await fill(source, topic, range(RECORDS))
     async with copying(source, topic, copies):
         await until(lambda: has_copies(source, copies, RECORDS // 10), "some copies")
-        words = ("--topics", f"{topic}|{copies}", "--groups", topic)
-        await run("backup", "--to", store, "-b", source.bootstrap, *words)
+        words = backup_to(store, source, "--topics", f"{topic}|{copies}", "--groups", topic)
+        await asyncio.to_thread(run, *words)
 
-    await run("cluster", "restore", "--from", store, "-b", target.bootstrap)
+    await asyncio.to_thread(run, *restore_from(store, target))
     at_cut = await values_of(target, copies)
     assert RECORDS // 10 <= len(at_cut) == len(set(at_cut))
     await fill(target, topic, range(RECORDS, RECORDS + 50))

@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +25,13 @@ from ottla.client.objects.store import ObjectStore
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.records.record_batch import walk_batches
 from tests.client.objects.s3_server import s3_server
-from tests.cluster import RunningCluster, running_cluster, wait_until
-from tests.commands import forked, run_ottla
+from tests.cluster import RunningCluster, wait_until
+from tests.commands import forked
 from tests.integration.backed_up_transfers import back_up, check_cuts, check_restored, transfers
 from tests.integration.mirroring import DEADLINE_S, ends_of, records_of
+from tests.integration.restorations import backup_to, restore_from, run
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.xdist_group("backups")
-
-
-@pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningCluster, RunningCluster]]:
-    """Run a source, and a target with three brokers."""
-    with (
-        running_cluster(tmp_path_factory.mktemp("source"), quorum=1, brokers=1) as source,
-        running_cluster(tmp_path_factory.mktemp("target"), quorum=1, brokers=3) as target,
-    ):
-        yield source, target
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """Return the folder of an empty store."""
-    (tmp_path / "store").mkdir()
-    return tmp_path / "store"
-
-
-def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command with an exit code of 0, or of `code`."""
-    done = run_ottla(*words, timeout_s=DEADLINE_S)
-    assert done.returncode == code, (words, done.stdout, done.stderr)
-    return done
 
 
 def told(*words: str, code: int = 0) -> Any:
@@ -65,15 +41,13 @@ def told(*words: str, code: int = 0) -> Any:
 
 def backed_up(cluster: RunningCluster, store: Path, *words: str) -> dict[str, Any]:
     """Make a cut, and return the row about it."""
-    row: dict[str, Any] = told("backup", "--to", store.as_uri(), "-b", cluster.bootstrap, *words)
+    row: dict[str, Any] = told(*backup_to(store, cluster, *words))
     return row
 
 
 def restored(cluster: RunningCluster, store: Path, *words: str) -> dict[str, Any]:
     """Restore a cut, and return the row about it."""
-    row: dict[str, Any] = told(
-        "cluster", "restore", "--from", store.as_uri(), "-b", cluster.bootstrap, *words
-    )
+    row: dict[str, Any] = told(*restore_from(store, cluster, *words))
     return row
 
 
@@ -130,9 +104,9 @@ async def raw_batches(bootstrap: str, topic: str, partition: int) -> list[bytes]
 
 
 async def test_a_cluster_comes_back_byte_for_byte_with_ids_settings_offsets_and_versions(
-    clusters: tuple[RunningCluster, RunningCluster], store: Path
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, target = clusters
+    source, target = source_and_target
     one, two = topics = names(2)
     await create(
         source,
@@ -189,15 +163,13 @@ async def test_a_cluster_comes_back_byte_for_byte_with_ids_settings_offsets_and_
     async with Producer(bootstrap_servers=target.bootstrap, transactional_id=one) as producer:
         assert producer.last_app_version == 13
     await transact(target, topics, range(15, 17))
-    assert run("cluster", "restore", "--from", store.as_uri(), "-b", target.bootstrap, code=1).stderr.count(
-        "nothing is restored over a topic"
-    )
+    assert run(*restore_from(store, target), code=1).stderr.count("nothing is restored over a topic")
 
 
 async def test_an_open_transaction_is_left_out_and_an_earlier_cut_comes_back_under_another_name(
-    clusters: tuple[RunningCluster, RunningCluster], store: Path
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, _ = clusters
+    source, _ = source_and_target
     (topic,) = names(1)
     await create(source, NewTopic(topic, 2, 1))
     await transact(source, [topic], range(4))
@@ -219,9 +191,9 @@ async def test_an_open_transaction_is_left_out_and_an_earlier_cut_comes_back_und
 
 
 async def test_one_changed_byte_is_found_and_is_not_restored(
-    clusters: tuple[RunningCluster, RunningCluster], store: Path
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, target = clusters
+    source, target = source_and_target
     (topic,) = names(1)
     await create(source, NewTopic(topic, 2, 1))
     await transact(source, [topic], range(8))
@@ -236,14 +208,14 @@ async def test_one_changed_byte_is_found_and_is_not_restored(
     found = told("backup", "verify", store.as_uri(), code=1)
     assert found["broken_cuts"] == ["1-1"]
     assert segment.name in found["damages"][0]
-    complaint = run("cluster", "restore", "--from", store.as_uri(), "-b", target.bootstrap, code=1).stderr
+    complaint = run(*restore_from(store, target), code=1).stderr
     assert "its SHA-256 is another" in complaint
 
 
 async def test_deleted_records_are_reported_and_pruning_keeps_what_cuts_need(
-    clusters: tuple[RunningCluster, RunningCluster], store: Path
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, target = clusters
+    source, target = source_and_target
     (topic,) = names(1)
     await create(source, NewTopic(topic, 2, 1))
     await transact(source, [topic], range(10))
@@ -263,10 +235,10 @@ async def test_deleted_records_are_reported_and_pruning_keeps_what_cuts_need(
 
 
 def test_a_second_backup_is_refused_and_a_signal_gives_the_store_free(
-    clusters: tuple[RunningCluster, RunningCluster], store: Path, tmp_path: Path
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path, tmp_path: Path
 ) -> None:
-    source, target = clusters
-    words = ["backup", "--to", store.as_uri(), "-b", source.bootstrap]
+    source, target = source_and_target
+    words = backup_to(store, source)
     with (tmp_path / "log").open("w") as log:
         argv = [sys.executable, "-m", "ottla", *words, "--every", "1s"]
         running = forked(argv, cwd=tmp_path, env=os.environ, output=log.fileno())
@@ -279,14 +251,14 @@ def test_a_second_backup_is_refused_and_a_signal_gives_the_store_free(
         running.kill()
     assert " cut 1-2: " in (tmp_path / "log").read_text()
     assert told(*words)["cut"] == "2-1"
-    refused = run("backup", "--to", store.as_uri(), "-b", target.bootstrap, code=1).stderr
+    refused = run(*backup_to(store, target), code=1).stderr
     assert "needs another URL" in refused
 
 
 async def test_every_cut_of_a_bank_has_whole_transfers_and_the_offsets_that_were_committed(
-    clusters: tuple[RunningCluster, RunningCluster], store: Path
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, target = clusters
+    source, target = source_and_target
     (topic,) = names(1)
     async with transfers(source.bootstrap, topic, seed=0):
         await back_up(source.bootstrap, topic, store, 10, random.Random(0))
@@ -297,9 +269,9 @@ async def test_every_cut_of_a_bank_has_whole_transfers_and_the_offsets_that_were
 
 
 async def test_backups_and_restorations_that_are_killed_leave_no_damage_and_are_finished_by_the_next(
-    clusters: tuple[RunningCluster, RunningCluster], store: Path
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, _ = clusters
+    source, _ = source_and_target
     (topic,) = names(1)
     async with transfers(source.bootstrap, topic, seed=1):
         await asyncio.to_thread(kill, source, store, topic, "backup", "5")
@@ -329,9 +301,9 @@ class FullStore:
 
 
 async def test_a_full_disk_costs_cuts_and_damages_none(
-    clusters: tuple[RunningCluster, RunningCluster], store: Path
+    source_and_target: tuple[RunningCluster, RunningCluster], store: Path
 ) -> None:
-    source, _ = clusters
+    source, _ = source_and_target
     (topic,) = names(1)
     full, failed = FullStore(open_store(store.as_uri(), 30), random.Random(5)), 0
     async with transfers(source.bootstrap, topic, seed=2), Admin(bootstrap_servers=source.bootstrap) as admin:
@@ -348,9 +320,9 @@ async def test_a_full_disk_costs_cuts_and_damages_none(
 
 
 async def test_a_bucket_that_answers_errors_and_loses_answers_gets_a_whole_backup(
-    clusters: tuple[RunningCluster, RunningCluster], monkeypatch: pytest.MonkeyPatch
+    source_and_target: tuple[RunningCluster, RunningCluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, _ = clusters
+    source, _ = source_and_target
     (topic,) = names(1)
     await create(source, NewTopic(topic, 2, 1))
     await transact(source, [topic], range(8))
