@@ -88,10 +88,14 @@ def source_id(plan: RestorePlan) -> str:
     return f"backup-{plan.cut.cut}-of-{plan.cut.cluster_id}"
 
 
-def served_id(plan: RestorePlan, topic: BackedTopic) -> bytes:
-    """Return the topic id that the server tells. A renamed topic has an id of its own, since the target may still have
-    the topic of which it was made."""
-    if topic.name not in plan.renamed:
+def served_id(plan: RestorePlan, topic: BackedTopic, target: str) -> bytes:
+    """Return the topic id that the server tells the cluster with the id `target`.
+
+    A renamed topic has an id of its own, since the target may still have the topic of which it was made. So has a topic
+    that comes back into its own cluster: readers that keep positions by topic id may be ahead of the cut, and would
+    skip the records that get these offsets next.
+    """
+    if topic.name not in plan.renamed and plan.cut.cluster_id != target:
         return topic.topic_id
     return sha256(b"%s %s" % (topic.topic_id.hex().encode(), topic.name.encode())).digest()[:16]
 
@@ -99,13 +103,15 @@ def served_id(plan: RestorePlan, topic: BackedTopic) -> bytes:
 class CutAnswers:
     """The answers about one cut."""
 
-    def __init__(self, plan: RestorePlan, host: str, port: int) -> None:
-        """`host` and `port` are the address at which the server is reached."""
+    def __init__(self, plan: RestorePlan, target: str, host: str, port: int) -> None:
+        """`target` is the id of the cluster that copies the cut. `host` and `port` are the address at which the server
+        is reached."""
         self._plan = plan
         self._cut = plan.cut
         self._address = host, port
         self._by_name = {topic.name: topic for topic in plan.cut.topics}
-        self._by_id = {served_id(plan, topic): topic for topic in plan.cut.topics}
+        self._ids = {topic.name: served_id(plan, topic, target) for topic in plan.cut.topics}
+        self._by_id = {self._ids[topic.name]: topic for topic in plan.cut.topics}
         self.served: dict[int, Ask] = {
             request.api_key: request for request in (*_ALWAYS, *(_OF_CUTS if self._cut.is_whole else ()))
         }
@@ -166,7 +172,7 @@ class CutAnswers:
     def _described(self, topic: BackedTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             name=topic.name,
-            topic_id=served_id(self._plan, topic),
+            topic_id=self._ids[topic.name],
             is_internal=topic.name == OFFSETS_TOPIC,
             partitions=[
                 MetadataResponsePartition(

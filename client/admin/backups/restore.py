@@ -150,7 +150,8 @@ class Restore:
         BackupRefused, ObjectDamaged, ObjectStoreFailed and KafkaError.
         """
         await self.check()
-        server = CutServer(CutAnswers(self._plan, endpoint.host, endpoint.port), self._readers)
+        target = (await self._admin.describe_cluster()).cluster_id
+        server = CutServer(CutAnswers(self._plan, target, endpoint.host, endpoint.port), self._readers)
         await server.start(endpoint.listening, endpoint.tls)
         try:
             return await self._run(server, endpoint, progress)
