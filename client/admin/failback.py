@@ -4,20 +4,26 @@ docs/MIRRORS.md."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.failback import (
+    DescribedLineage,
     DescribeLineagesRequest,
     FailBackMirrorRequest,
     FailedBackTopic,
     LineageTopic,
 )
 from ..bounds import Name, NumberOfBytes
+from ..records import TopicPartition
 from .admin_base import AdminBase
 from .mirrors import sent_options
 from .session import check, error_of
+
+_TRIMMED: Final = -1
+"""Offset of a promotion that is below the log start by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,26 @@ class FailbackAdmin(AdminBase):
 
         return await self.session.with_retries(once)
 
+    async def copied_ends(self, topics: Iterable[Name]) -> dict[TopicPartition, int]:
+        """Return the offset at which the records end that a mirror or a restoration has copied into each partition.
+
+        Records from this offset on were written in this cluster. It is 0 if the partition never was a copy, and the log
+        start if all copied records are deleted. A topic that does not exist is left out. Raises KafkaError, and
+        VersionUnsupported from clusters without mirrors.
+        """
+        ends: dict[TopicPartition, int] = {}
+        for topic in topics:  # A pattern of all names could exceed the bounds of patterns.
+            ends |= await self.session.with_retries(lambda name=topic: self._copied_ends(name))  # type: ignore[misc]
+        return ends
+
+    async def _copied_ends(self, name: str) -> dict[TopicPartition, int]:
+        ends = {}
+        for topic in await self._describe_logs(name.replace(".", r"\.")):
+            for log in topic.partitions:
+                check(log.error_code, f"{name}-{log.partition}", None)
+                ends[TopicPartition(name, log.partition)] = _copied_end(log, is_copy=topic.is_copy)
+        return ends
+
     async def _describe_logs(self, topics: str) -> list[LineageTopic]:
         """Return the descriptions by all brokers of the logs that they lead. Raises KafkaError if a broker does not
         answer."""
@@ -136,6 +162,12 @@ class FailbackAdmin(AdminBase):
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is known")
         answers = await asyncio.gather(*map(ask, brokers))
         return [topic for answer in answers for topic in answer]
+
+
+def _copied_end(log: DescribedLineage, *, is_copy: bool) -> int:
+    if is_copy:
+        return log.log_end_offset
+    return log.log_start_offset if log.promoted_offset == _TRIMMED else log.promoted_offset
 
 
 def _topic(topic: FailedBackTopic) -> FailbackTopic:

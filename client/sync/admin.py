@@ -104,6 +104,7 @@ class Admin(Facade):
     promote_mirror = blocking(admin.Admin.promote_mirror)
     delete_mirror = blocking(admin.Admin.delete_mirror)
     failback_mirror = blocking(admin.Admin.failback_mirror)
+    copied_ends = blocking(admin.Admin.copied_ends)
 
     def open_backup(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla import TopicPartition
 from ottla.client.admin import FailbackPartition
 from ottla.client.failures import VersionUnsupported
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -103,3 +104,23 @@ async def test_a_cluster_that_knows_no_failback_is_told_from_one_that_fails() ->
         cluster.served.remove(DescribeLineagesRequest)
         with pytest.raises(VersionUnsupported, match="DescribeLineages"):
             await admin.failback_mirror("m", source="there:9092")
+
+
+async def test_the_ends_of_copied_records_come_from_the_leaders() -> None:
+    async with mirroring(2) as (cluster, admin):
+        log_ends = {"log_start_offset": 3, "log_end_offset": 9}
+
+        def told(promoted: int, partition: int, *, is_copy: bool = False, error: int = 0) -> LineageTopic:
+            log = DescribedLineage(
+                partition=partition, error_code=error, promoted_offset=promoted, **log_ends
+            )
+            return LineageTopic(name="t", topic_id=b"t" * 16, is_copy=is_copy, partitions=[log])
+
+        cluster.lineages = {0: [told(7, 0)], 1: [told(-1, 1)]}
+        trimmed = {TopicPartition("t", 0): 7, TopicPartition("t", 1): 3}
+        assert await admin.copied_ends(["t"]) == trimmed
+        cluster.lineages = {0: [told(0, 0)], 1: [told(0, 1, is_copy=True)]}
+        assert await admin.copied_ends(["t"]) == {TopicPartition("t", 0): 0, TopicPartition("t", 1): 9}
+        cluster.lineages = {0: [told(0, 0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]}
+        with pytest.raises(KafkaError, match="t-0"):
+            await admin.copied_ends(["t"])

@@ -162,6 +162,7 @@ async def administering() -> None:
         assert_type(mirror.lag, int | None)
         assert_type(await admin.promote_mirror("m"), MirrorDescription)
         assert_type(await admin.failback_mirror("m", source="b:9092", discard=True), Failback)
+        assert_type(await admin.copied_ends(["t"]), dict[TopicPartition, int])
         producers = await admin.describe_producers([HERE])
         assert_type(producers, dict[TopicPartition, Sequence[ProducerDescription] | KafkaError])
 
