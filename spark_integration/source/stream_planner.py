@@ -60,6 +60,10 @@ class StreamPlanner:
         await self.check(start)
         newest = self._target or await self._newest(start)
         begin = self._still_there(start, newest)
+        within = await self._within_logs(begin, newest)
+        if within is not begin:
+            self.planned = within  # An empty micro-batch notes the new places.
+            return within
         newest = _not_behind(begin, newest)
         self.planned = start
         if newest.same_places(start) and newest.topic_ids == start.topic_ids:
@@ -103,8 +107,8 @@ class StreamPlanner:
         if position.cluster not in ("", here):
             raise WrongCheckpoint(
                 f"the checkpoint was written with cluster {position.cluster}, and {here} is read now. If this is a "
-                "copy of it that was promoted at a cut, `ottla spark take-over CHECKPOINT` has those batches played "
-                "again that it lacks; else begin a new checkpoint"
+                "copy of it that was promoted at a cut or restored from a backup, `ottla spark take-over CHECKPOINT` "
+                "has those batches played again that it lacks; else begin a new checkpoint"
             )
 
     async def ranges(self, start: Position, end: Position) -> list[Range]:
@@ -203,6 +207,27 @@ class StreamPlanner:
             places={
                 partition: place for partition, place in start.places.items() if partition not in missing
             },
+        )
+
+    async def _within_logs(self, start: Position, newest: Position) -> Position:
+        """Return `start` with no place after the end of its log, and report the records that a log has lost: new
+        records get their offsets. A newest cut before `start` alone is no loss; see `_not_behind`."""
+        ahead = {
+            partition: place.offset
+            for partition, place in start.places.items()
+            if newest.places[partition].offset < place.offset
+        }
+        ends = await self._view.ends_reaching(ahead) if ahead else {}
+        lost = {partition: end for partition, end in sorted(ends.items()) if end < ahead[partition]}
+        for partition, end in lost.items():
+            self._loss.tell(
+                f"{partition.topic}-{partition.partition} ends at offset {end} by now, and was read up to "
+                f"{ahead[partition]}: its log has lost records, and new records get their offsets"
+            )
+        if not lost:
+            return start
+        return replace(
+            start, places={**start.places, **{partition: newest.places[partition] for partition in lost}}
         )
 
     async def _largest_cut(self, start: Position, newest: Position, maximum: int) -> Position:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -58,6 +58,9 @@ class View:
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: self.log.end(partition) for partition in partitions}
+
+    async def ends_reaching(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return await self.ends(offsets)
 
     async def newest_cut(self, partitions: Collection[TopicPartition]) -> Cut:
         return self.log.newest_cut()
@@ -248,6 +251,42 @@ async def test_deleted_partitions_and_records_are_told_of_or_left_out() -> None:
         (first, 4, 10)
     ]
     assert (await lenient.next(end, limited=True)).places == {first: PartitionPosition(10, 10)}
+
+
+async def test_a_log_that_has_lost_records_is_told_of_before_new_records_get_their_offsets() -> None:
+    """The log of orders-1 was cut off at offset 6, and the query has read up to 10."""
+    first, other = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+    log = Log.of(2)
+    for partition in (first, other):
+        log.produce(partition, 10)
+    plan, view = planner(log)
+    end = await plan.next(await plan.first(), limited=True)
+    view.log = Log.of(2)
+    view.log.produce(first, 12)
+    view.log.produce(other, 6)
+    with pytest.raises(DataLost, match="orders-1 ends at offset 6 by now, and was read up to 10"):
+        await plan.next(end, limited=True)
+    lenient = StreamPlanner(_lenient(), view)  # type: ignore[arg-type]
+    set_back = await lenient.next(end, limited=True)
+    assert set_back.places == {first: PartitionPosition(10, 10), other: PartitionPosition(6, 6)}
+    assert await lenient.ranges(end, set_back) == []
+    view.log.produce(other, 3)
+    after = await lenient.next(set_back, limited=True)
+    read = [(part.partition, part.start, part.end) for part in await lenient.ranges(set_back, after)]
+    assert read == [(first, 10, 12), (other, 6, 9)]
+
+
+async def test_an_older_cut_alone_is_no_loss() -> None:
+    log = Log.of(1)
+    log.produce(TopicPartition(TOPIC, 0), 10)
+    plan, view = planner(log)
+    end = await plan.next(await plan.first(), limited=True)
+
+    async def older(cut: Cut, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CutOffset]:
+        return dict.fromkeys(partitions, CutOffset(8, 8, 0))
+
+    view.cut_offsets = older  # type: ignore[method-assign]
+    assert await plan.next(end, limited=True) == end
 
 
 def _lenient() -> SourceSettings:
