@@ -1,21 +1,26 @@
-"""Moves a query's checkpoint to another cluster: a copy of its former cluster that was promoted at a cut.
+"""Moves a query's checkpoint to another cluster: a copy of its former cluster that was promoted at a cut, or restored
+from a backup.
 
-The checkpoint may be ahead of the cut: Spark has recorded batches as done whose records never reached the promoted
-cluster. All batches after the last committed one are removed from the checkpoint, so Spark runs them again. The cluster
-reports the last committed batch as the application version of the query's transactional id. The remaining files then
-name the promoted cluster, and the query continues there. Until this is done the source refuses the checkpoint, so no
-batch is skipped silently.
+The checkpoint may be ahead of the cut: Spark has recorded batches as done whose records never reached the new cluster.
+All batches after the last committed one are removed from the checkpoint, so Spark runs them again. The cluster reports
+the last committed batch as the application version of the query's transactional ids. The remaining files then name the
+new cluster, and the query continues there. Until this is done the source refuses the checkpoint, so no batch is skipped
+silently.
+
+A function of foreachBatch may have several sinks, and the cut may lie between their commits of one batch. So its last
+batch runs again, with the same records: sinks that have the batch skip it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..client.admin import TransactionDescription
+from ..client.failures import VersionUnsupported
 from ..client.records import TopicPartition
 from ..client.sync import Admin
 from ..protocol.errors import KafkaError
@@ -38,9 +43,11 @@ class TakenOver:
     batch: int
     """Number of the last batch that remains in the checkpoint."""
     removed: tuple[int, ...]
-    """Numbers of the batches that Spark will run again."""
+    """Numbers of the batches after it, which Spark will plan and run again."""
     cluster: str
     """Id of the cluster that the checkpoint names now."""
+    replayed: bool = False
+    """Whether Spark will run `batch` again, too, with the same records."""
 
 
 def take_over(
@@ -53,8 +60,8 @@ def take_over(
 ) -> TakenOver:
     """Change a checkpoint so that its query continues on the cluster reached by these client options.
 
-    No query may be running on the checkpoint. `transactional_id` is the sink's option of this name, or the name that
-    foreachBatch writes under. `batch` is for queries that write elsewhere: the last batch that counts there.
+    No query may be running on the checkpoint. `transactional_id` is the sink's option of this name; the sinks of
+    `ottla_sink` are found without it. `batch` is for queries that write elsewhere: the last batch that counts there.
     `only_look` computes the result and changes nothing. An interrupted call can be repeated. Raises KafkaError, and
     WrongCheckpoint with the reason before any file is changed.
     """
@@ -62,21 +69,27 @@ def take_over(
     query, batches = files.query(), files.batches("offsets")
     with Admin(**options) as admin:
         cluster = admin.describe_cluster().cluster_id
-        if batch is None:
-            batch = _last_batch(admin, query, transactional_id or DEFAULT_NAME, cluster)
-        removed = batches_behind(batches, batch)
-        kept = [number for number in (batch - 1, batch) if number in batches]
+        last = _last_batch(admin, query, transactional_id, cluster) if batch is None else LastBatch(batch)
+        removed = batches_behind(batches, last.number)
+        kept = [number for number in (last.number - 1, last.number) if number in batches]
         logs = {number: _Log.read(files.text("offsets", number), f"offsets/{number}") for number in kept}
         there = _Cluster(admin, cluster)
-        taken = {number: log.replaced(map(there.position, log.positions)) for number, log in logs.items()}
-        there.check_reached(position for position in taken[batch].positions if position is not None)
-    result = TakenOver(query, batch, tuple(removed), cluster)
+        taken = {number: log.moved(there.position) for number, log in logs.items()}
+        there.check_reached(position for position in logs[last.number].positions if position is not None)
     if not only_look:
-        files.remove_behind(batch)
+        files.remove_behind(last)
         # Write the offsets last: until then the source refuses the checkpoint, and this call can be repeated.
         for number, log in taken.items():
             files.write("offsets", number, log.text())
-    return result
+    return TakenOver(query, last.number, tuple(removed), cluster, last.is_replayed)
+
+
+class LastBatch(NamedTuple):
+    """The last batch of a query that counts in the new cluster."""
+
+    number: int
+    is_replayed: bool = False
+    """Whether the batch may be missing in some of the query's sinks, and runs again."""
 
 
 def batches_behind(batches: list[int], last: int) -> list[int]:
@@ -104,32 +117,41 @@ def batches_behind(batches: list[int], last: int) -> list[int]:
     return [number for number in batches if number > last]
 
 
-def _last_batch(admin: Admin, query: str, name: str, cluster: str) -> int:
-    names = [f"{name}-{query}", name]
-    described = admin.describe_transactions(names)
-    for candidate in names:
-        found = described[candidate]
-        if isinstance(found, TransactionDescription) and found.app_version != NO_VERSION:
-            return found.app_version
+def _last_batch(admin: Admin, query: str, name: str | None, cluster: str) -> LastBatch:
+    """Return the last batch of the query's sink; of several sinks in foreachBatch, the last batch of any of them."""
+    of_stream = f"{name or DEFAULT_NAME}-{query}"
+    of_functions = {
+        found.transactional_id for found in admin.list_transactions(pattern=f"{DEFAULT_NAME}-{query}-.*")
+    }
+    if name is not None:
+        of_functions.add(name)
+    versions = {
+        known: found.app_version
+        for known, found in admin.describe_transactions([of_stream, *sorted(of_functions)]).items()
+        if isinstance(found, TransactionDescription) and found.app_version != NO_VERSION
+    }
+    if of_stream in versions:
+        return LastBatch(versions[of_stream])
+    if versions:
+        return LastBatch(max(versions.values()), is_replayed=True)
+    tried = [of_stream, f"{DEFAULT_NAME}-{query}-...", *([] if name is None else [name])]
     raise WrongCheckpoint(
-        f"cluster {cluster} has no batch of this query, neither under transactional id {names[0]!r} nor {name!r}. Was "
-        "it promoted at a cut? Has the sink another 'transactionalId'? If it has none indeed, start the query with a "
-        "new checkpoint"
+        f"cluster {cluster} has no batch of this query under a transactional id {', '.join(map(repr, tried))}. Was it "
+        "promoted at a cut, or restored? Has the sink another 'transactionalId'? Does it write elsewhere, so that "
+        "--batch must say its last batch? If it has none indeed, start the query with a new checkpoint"
     )
 
 
 class _Cluster:
-    """The promoted cluster, with the topics and offsets that the checkpoint must agree with."""
+    """The new cluster, with the topics and offsets that the checkpoint must agree with."""
 
     def __init__(self, admin: Admin, cluster: str) -> None:
         self._admin = admin
         self._cluster = cluster
 
-    def position(self, position: Position | None) -> Position | None:
-        """Return a copy of this source position with the promoted cluster's id and topic ids. Raises WrongCheckpoint if
-        a topic is missing."""
-        if position is None:
-            return None
+    def position(self, position: Position) -> Position:
+        """Return a copy of this source position with the new cluster's id and topic ids. Raises WrongCheckpoint if a
+        topic is missing."""
         there = set(self._admin.list_topics())
         missing = sorted(position.topic_ids.keys() - there)
         if missing:
@@ -142,12 +164,27 @@ class _Cluster:
         )
 
     def check_reached(self, positions: Iterable[Position]) -> None:
-        """Check that the promoted cluster has all records up to these positions, which batches have read. Raises
-        WrongCheckpoint if some records are missing."""
+        """Check that the new cluster has all records up to these positions, which batches have read. Raises
+        WrongCheckpoint if some records are missing. Other records may have their offsets by now."""
         for position in positions:
-            ends = self._admin.list_offsets(dict.fromkeys(position.places, -1))
+            ends = self._ends(position)
             for partition, place in sorted(position.places.items()):
-                _check_end(partition, place.offset, ends[partition])
+                _check_end(partition, place.offset, ends.get(partition, 0))
+
+    def _ends(self, position: Position) -> Mapping[TopicPartition, int | KafkaError]:
+        """Return the ends of the records that a position's topics have in common with the topics here."""
+        moved = self.position(position)
+        same = {
+            topic
+            for topic, id_ in position.topic_ids.items()
+            if (position.cluster, id_) == (self._cluster, moved.topic_ids[topic])
+        }
+        logs = [partition for partition in position.places if partition.topic in same]
+        try:
+            ends = self._admin.copied_ends(sorted(position.topic_ids.keys() - same))
+        except VersionUnsupported:  # Apache Kafka, whose topics another program has copied
+            logs, ends = list(position.places), {}
+        return {**ends, **self._admin.list_offsets(dict.fromkeys(logs, -1))}
 
 
 def _check_end(partition: TopicPartition, offset: int, end: int | KafkaError) -> None:
@@ -156,7 +193,9 @@ def _check_end(partition: TopicPartition, offset: int, end: int | KafkaError) ->
     if end < offset:
         raise WrongCheckpoint(
             f"the last batch that counts has read {partition.topic}-{partition.partition} up to offset {offset}, and "
-            f"the cluster has it up to {end}: what it has made of the rest cannot be taken back"
+            f"the cluster has it up to {end}; records at later offsets are others. What the query has made of the rest "
+            "cannot be taken back: set its target back to an earlier batch, or begin a new checkpoint with "
+            "startingOffsets"
         )
 
 
@@ -178,9 +217,10 @@ class _Log:
             raise WrongCheckpoint(f"{name} begins with {lines[0][:50]!r}: Spark's format 'v1' is known")
         return cls(tuple(head), tuple(rest), tuple(map(_position, rest)))
 
-    def replaced(self, positions: Iterable[Position | None]) -> _Log:
-        """Return a copy of the offset log's file with these source positions."""
-        return replace(self, positions=tuple(positions))
+    def moved(self, move: Callable[[Position], Position]) -> _Log:
+        """Return a copy of the offset log's file in which `move` has replaced the source positions."""
+        moved = (position if position is None else move(position) for position in self.positions)
+        return replace(self, positions=tuple(moved))
 
     def text(self) -> str:
         """Return the text of the offset log's file, in the form that Spark reads."""
@@ -245,19 +285,20 @@ class CheckpointFiles:
         self._delete(f"{self.root}/{log}/.{batch}.crc")
         self.system.move(beside, path)
 
-    def remove_behind(self, batch: int) -> None:
-        """Delete the offsets, commits and operator state of all batches after `batch`. The newest go first, so that an
-        interruption leaves no gap."""
-        for log in ("commits", "offsets"):
+    def remove_behind(self, last: LastBatch) -> None:
+        """Delete the offsets, commits and operator state of all batches after the last, and the commit of a last batch
+        that runs again. The newest go first, so that an interruption leaves no gap."""
+        done = last.number - 1 if last.is_replayed else last.number
+        for log, kept in (("commits", done), ("offsets", last.number)):
             for number in reversed(self.batches(log)):
-                if number > batch:
+                if number > kept:
                     self._delete(f"{self.root}/{log}/{number}")
                     self._delete(f"{self.root}/{log}/.{number}.crc")
         for path in self._files("state", recursive=True):
             folder, _, name = path.rpartition("/")
             found = _STATE.fullmatch(name)
             # Batch N begins with state N and leaves state N + 1.
-            if found is not None and int(found[1]) > batch + 1:
+            if found is not None and int(found[1]) > last.number + 1:
                 self._delete(path)
                 self._delete(f"{folder}/.{name}.crc")
 

@@ -74,7 +74,8 @@ def parser(name: str) -> CommandParser:
     taking = actions.add(
         "take-over",
         "spark:take_over_checkpoint",
-        "Continue a query with a cluster that was promoted at a cut. Batches that the cluster does not have run again.",
+        "Continue a query with a cluster that was promoted at a cut, or restored from a backup. Batches that the "
+        "cluster does not have run again.",
         "  ottla spark take-over /data/checkpoint -b east:9092 --dry-run\n"
         "  ottla spark take-over s3://bucket/checkpoint -b east:9092 --transactional-id delays",
     )
@@ -104,8 +105,7 @@ def print_template(arguments: argparse.Namespace) -> None:
 
 
 def take_over_checkpoint(arguments: argparse.Namespace) -> None:
-    """Remove the batches from a Spark query's checkpoint that the promoted cluster does not have, so that they run
-    again."""
+    """Remove the batches from a Spark query's checkpoint that the new cluster does not have, so that they run again."""
     from ...spark_integration.checkpoints import take_over
     from ...spark_integration.source.position import WrongCheckpoint
 
@@ -128,6 +128,7 @@ def take_over_checkpoint(arguments: argparse.Namespace) -> None:
                 "query": taken.query,
                 "batch": taken.batch,
                 "removed": list(taken.removed),
+                "replayed": taken.replayed,
                 "cluster": taken.cluster,
                 "done": not arguments.dry_run,
             }
@@ -136,6 +137,8 @@ def take_over_checkpoint(arguments: argparse.Namespace) -> None:
     word = "would be" if arguments.dry_run else "were"
     say(f"query {taken.query} continues after batch {taken.batch} in cluster {taken.cluster}")
     say(f"{len(taken.removed)} later batches {word} removed from the checkpoint, and run again")
+    if taken.replayed:
+        say(f"batch {taken.batch} runs again with the same records; sinks that have it skip it")
 
 
 def run_pipeline(arguments: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ class Promoted:
 
     versions: dict[str, int] = {}
     end = 100
+    copied_end = 100
 
     def __init__(self, **options: Any) -> None:
         assert options == {"bootstrap_servers": "east:9092"}
@@ -50,6 +52,11 @@ class Promoted:
             for name in names
         }
 
+    def list_transactions(self, *, pattern: str) -> list[Any]:
+        return [
+            SimpleNamespace(transactional_id=name) for name in self.versions if re.fullmatch(pattern, name)
+        ]
+
     def list_topics(self) -> list[str]:
         return ["orders"]
 
@@ -58,6 +65,9 @@ class Promoted:
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return dict.fromkeys(wanted, self.end)
+
+    def copied_ends(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        return {TopicPartition(topic, 0): self.copied_end for topic in topics}
 
 
 @pytest.fixture
@@ -120,16 +130,34 @@ def test_a_look_changes_nothing(checkpoint: Path) -> None:
     assert {path: (checkpoint / path).read_bytes() for path in there(checkpoint)} == before
 
 
-@pytest.mark.parametrize(
-    ("name", "given_"), [(f"delays-{QUERY}", "delays"), ("delays", "delays")], ids=["stream", "foreachBatch"]
-)
-def test_the_sink_may_have_a_name(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, name: str, given_: str
-) -> None:
-    monkeypatch.setattr(Promoted, "versions", {name: 6})
-    assert taken(checkpoint, transactional_id=given_).batch == 6
-    with pytest.raises(WrongCheckpoint, match=f"neither under transactional id 'spark-{QUERY}' nor 'spark'"):
+def test_the_sink_of_a_stream_may_have_a_name(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Promoted, "versions", {f"delays-{QUERY}": 6})
+    assert taken(checkpoint, transactional_id="delays") == TakenOver(QUERY, 6, (7,), "east")
+    with pytest.raises(
+        WrongCheckpoint, match=f"under a transactional id 'spark-{QUERY}', .*-[.]{{3}}'.*--batch"
+    ):
         taken(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("versions", "given_"),
+    [
+        ({f"spark-{QUERY}-delays": 5}, None),
+        ({f"spark-{QUERY}-delays": 4, f"spark-{QUERY}-late": 5, f"spark-{QUERY}-rare": 2}, None),
+        ({"delays": 5, f"spark-{QUERY}-late": 4}, "delays"),
+    ],
+    ids=["one", "several", "named by transactionalId"],
+)
+def test_the_last_batch_of_functions_in_foreach_batch_runs_again(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, versions: dict[str, int], given_: str | None
+) -> None:
+    """The cut may lie between the commits of two sinks for batch 5."""
+    monkeypatch.setattr(Promoted, "versions", versions)
+    assert taken(checkpoint, transactional_id=given_) == TakenOver(QUERY, 5, (6, 7), "east", replayed=True)
+    assert [name for name in there(checkpoint) if name.startswith(("commits/", "offsets/"))] == sorted(
+        [f"commits/{name}" for batch in (3, 4) for name in (f"{batch}", f".{batch}.crc")]
+        + ["offsets/3", "offsets/.3.crc", "offsets/4", "offsets/5"]
+    )
 
 
 def test_a_query_that_writes_elsewhere_says_what_counts_there(checkpoint: Path) -> None:
@@ -137,13 +165,19 @@ def test_a_query_that_writes_elsewhere_says_what_counts_there(checkpoint: Path) 
 
 
 def test_what_a_batch_has_read_must_be_there(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Promoted, "end", 49)
+    """Other records have the offsets after the cut by now."""
+    monkeypatch.setattr(Promoted, "copied_end", 49)
     before = there(checkpoint)
     with pytest.raises(WrongCheckpoint, match="orders-0 up to offset 50, and the cluster has it up to 49"):
         taken(checkpoint)
     assert there(checkpoint) == before
-    monkeypatch.setattr(Promoted, "end", 50)
+    monkeypatch.setattr(Promoted, "copied_end", 50)
     assert taken(checkpoint).batch == 5
+    monkeypatch.setattr(Promoted, "copied_end", 0)
+    assert taken(checkpoint).batch == 5, "the checkpoint names the cluster and its topic"
+    monkeypatch.setattr(Promoted, "end", 49)
+    with pytest.raises(WrongCheckpoint, match="orders-0 up to offset 50, and the cluster has it up to 49"):
+        taken(checkpoint)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,8 @@ The mirror stands still before, so that the checkpoint is ahead of the cut by so
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,43 +17,13 @@ from pyspark.sql.streaming import StreamingQuery
 from ottla import NewTopic
 from ottla.protocol.errors import KafkaError
 from ottla.spark_integration import take_over
-from ottla.sync import Admin, Producer
+from ottla.sync import Admin
 from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
-from tests.spark_integration.topics import values
+from tests.spark_integration.numbered_records import PARTITIONS, READ, WAIT_S, Writer, found, last_batch
 
-READ, WRITTEN = "readings", "results"
-PARTITIONS = 2
-WAIT_S = 150.0
+WRITTEN = "results"
 BATCHES = 2
 ROWS_IN_ALL = 20
-
-
-@dataclass
-class Writer:
-    """Writes transactions over both partitions, each of them numbered, until its cluster is gone."""
-
-    bootstrap: str
-    name: str
-    numbers: Iterator[int] = field(default_factory=count)
-    committed: int = 0
-    stopped: threading.Event = field(default_factory=threading.Event)
-
-    def write(self) -> None:
-        try:
-            with Producer(
-                bootstrap_servers=self.bootstrap,
-                transactional_id=self.name,
-                request_timeout_ms=2000,
-                delivery_timeout_ms=5000,
-                max_block_ms=5000,
-            ) as producer:
-                while not self.stopped.wait(0.02):
-                    with producer.transaction():
-                        for number, partition in zip(self.numbers, range(PARTITIONS), strict=False):
-                            producer.send(READ, b"%s %d" % (self.name.encode(), number), partition=partition)
-                    self.committed += PARTITIONS
-        except (KafkaError, OSError):
-            assert not self.stopped.is_set()
 
 
 @pytest.fixture
@@ -92,19 +58,10 @@ def start(spark: SparkSession, bootstrap: str, folder: Path, **trigger: Any) -> 
     )
 
 
-def last_batch(query: StreamingQuery) -> int:
-    progress = query.lastProgress
-    return -1 if progress is None else progress["batchId"]
-
-
 def cut_of(admin: Admin) -> int:
     (mirror,) = admin.describe_mirrors(["west"])
     assert not mirror.cuts_trouble or mirror.cut is None, mirror.cuts_trouble
     return -1 if mirror.cut is None else mirror.cut.commit_index
-
-
-def found(cluster: RunningCluster, topic: str) -> list[bytes]:
-    return values(SimpleNamespace(bootstrap_servers=cluster.bootstrap), topic)  # type: ignore[arg-type]
 
 
 @pytest.mark.timeout(600)
@@ -114,30 +71,26 @@ def test_a_query_goes_on_with_its_checkpoint_where_its_cluster_was_mirrored(
     west, east = clusters
     with Admin(bootstrap_servers=west.bootstrap) as admin:
         admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS) for topic in (READ, WRITTEN)])
-    writer = Writer(west.bootstrap, "west")
-    thread = threading.Thread(target=writer.write)
-    thread.start()
     with Admin(bootstrap_servers=east.bootstrap, request_timeout_ms=60_000) as operator:
         operator.create_mirror("west", source=west.bootstrap, topics=f"{READ}|{WRITTEN}")
-        query = start(spark, west.bootstrap, tmp_path, processingTime="100 milliseconds")
-        wait_until(lambda: last_batch(query) >= BATCHES, "some batches", WAIT_S)
-        then = cut_of(operator)
-        wait_until(lambda: cut_of(operator) > then + 20, "a cut that has some of the batches", WAIT_S)
-        (broker,) = east.brokers
-        broker.pause()
-        perhaps_mirrored = (
-            last_batch(query) + 1
-        )  # the batch was in progress, and may have committed before the pause
-        wait_until(
-            lambda: last_batch(query) >= perhaps_mirrored + BATCHES,
-            "batches that are missing in the mirror",
-            WAIT_S,
-        )
-        for node in (*west.brokers, *west.quorum):
-            node.kill9()
-        broker.resume()
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
+        with Writer(west.bootstrap, "west").running(until_lost=True):
+            query = start(spark, west.bootstrap, tmp_path, processingTime="100 milliseconds")
+            wait_until(lambda: last_batch(query) >= BATCHES, "some batches", WAIT_S)
+            then = cut_of(operator)
+            wait_until(lambda: cut_of(operator) > then + 20, "a cut that has some of the batches", WAIT_S)
+            (broker,) = east.brokers
+            broker.pause()
+            perhaps_mirrored = (
+                last_batch(query) + 1
+            )  # the batch was in progress, and may have committed before the pause
+            wait_until(
+                lambda: last_batch(query) >= perhaps_mirrored + BATCHES,
+                "batches that are missing in the mirror",
+                WAIT_S,
+            )
+            for node in (*west.brokers, *west.quorum):
+                node.kill9()
+            broker.resume()
         query.stop()
         promoted = wait_for(lambda: promote(operator), "a promotion", WAIT_S)
     assert promoted.is_promoted_at_cut
@@ -148,11 +101,8 @@ def test_a_query_goes_on_with_its_checkpoint_where_its_cluster_was_mirrored(
     assert len(taken.removed) >= BATCHES, "the checkpoint was not ahead of the cut"
     assert len(inputs) >= len(outputs) >= ROWS_IN_ALL
     again = Writer(east.bootstrap, "east")
-    thread = threading.Thread(target=again.write)
-    thread.start()
-    wait_until(lambda: again.committed >= ROWS_IN_ALL, "records of the promoted cluster's own", WAIT_S)
-    again.stopped.set()
-    thread.join(WAIT_S)
+    with again.running():
+        wait_until(lambda: again.committed >= ROWS_IN_ALL, "records of the promoted cluster's own", WAIT_S)
     start(spark, east.bootstrap, tmp_path, availableNow=True).awaitTermination()
     inputs = found(east, READ)
     assert len(set(inputs)) == len(inputs)
