@@ -168,7 +168,8 @@ def _page_rows(rows: pa.Table) -> int:
     With Iceberg's default, 20,000 rows of 1 KB become one page of 20 MB, after a dictionary of as many bytes.
     """
     largest: int = max((column.nbytes for column in rows.columns), default=0)
-    return max(1, min(PAGE_ROWS_MAX, LOOK_BYTES * rows.num_rows // max(1, largest)))
+    fitting: int = LOOK_BYTES * rows.num_rows // max(1, largest)
+    return max(1, min(PAGE_ROWS_MAX, fitting))
 
 
 def _runs(keys: pa.Table) -> Iterator[tuple[int, int]]:
