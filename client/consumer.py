@@ -7,6 +7,7 @@ the handover of partitions are in `consuming/membership/`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
@@ -52,6 +53,8 @@ from .transactions.whole_transactions import CommittedTransaction
 
 if TYPE_CHECKING:
     import pyarrow
+
+logger = logging.getLogger(__name__)
 
 
 @checks_options(*CONSUMER_OPTIONS)
@@ -224,22 +227,30 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
         A cancelled caller does not interrupt it, so that the other members need not wait for the session timeout.
         Raises an exception of a rebalance listener that no read has raised yet.
         """
+        await self._stop_within(None)
+
+    async def _stop_within(self, patience_s: float | None) -> None:
         if self._traced is not None:
             self._traced.end()
         if self._life.stop():
-            self._stopping = asyncio.ensure_future(self._stop())
+            self._stopping = asyncio.ensure_future(self._stop(patience_s))
             await asyncio.shield(self._stopping)
         elif self._stopping is not None:
             await asyncio.wait([self._stopping])
 
-    async def _stop(self) -> None:
+    async def _stop(self, patience_s: float | None) -> None:
         self._fetcher.wake_waiter()
         try:
-            if self._auto_commit is not None:
-                await self._auto_commit.stop()
-            await self._subscriber.drop()
-            if self._auditor is not None:
-                await self._auditor.finish()
+            async with asyncio.timeout(patience_s) as limit:
+                if self._auto_commit is not None:
+                    await self._auto_commit.stop()
+                await self._subscriber.drop()
+                if self._auditor is not None:
+                    await self._auditor.finish()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            logger.warning("the cluster did not answer in time, and the group learns of the end later")
         finally:
             self._life.stopped()
             self._inbox.unread.keep(())
@@ -537,3 +548,8 @@ class Consumer(Positions, ConsumerQuestions, ReadWithAwait):
             raise group.failure
         self._handover.raise_failure()
         self._fetcher.raise_failure()
+
+
+async def stop_within(consumer: Consumer, patience_s: float) -> None:
+    """Stop a consumer as its method does, and leave the group and commit for `patience_s` at most."""
+    await consumer._stop_within(patience_s)

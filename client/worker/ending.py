@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 
@@ -23,6 +23,22 @@ class Ending:
         if self.failure is None:
             self.failure = error
         self.stopping.set()
+
+    async def unless_stopped(self, *starts: Callable[[], Coroutine[None, None, None]]) -> bool:
+        """Start the parts, one after the other, unless the worker is to stop before. Return whether they have started.
+        Raises the error of a part that does not start."""
+        starting = asyncio.create_task(_one_by_one(starts))
+        stopping = asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            starting.cancel()
+            await asyncio.wait([starting, stopping])
+        if starting.cancelled():
+            return False
+        await starting
+        return True
 
     async def until_stopped(
         self, reading: Coroutine[None, None, None], *background: Coroutine[None, None, None]
@@ -46,3 +62,8 @@ class Ending:
             reader.cancel()
             await asyncio.gather(reader, stopping, return_exceptions=True)
         return behind
+
+
+async def _one_by_one(starts: Iterable[Callable[[], Coroutine[None, None, None]]]) -> None:
+    for start in starts:
+        await start()

@@ -24,7 +24,7 @@ from ..producer import Producer
 from ..records import TopicPartition
 from .arrivals import Series
 from .partition_tasks import Task
-from .settling import REMOVED, News, send_result
+from .settling import REMOVED, News, close_soon, send_result
 from .tasks import CommitDue, Tasks
 
 REFUSALS_UNTIL_REMOVED = 2
@@ -129,8 +129,8 @@ class InTransactions:
             self._flushes -= 1
 
     async def stop(self) -> None:
-        """End the open transaction, and close the producer."""
-        await self._output.stop()
+        """End the open transaction if that can be done soon, and close the producer."""
+        await close_soon(self._output)
 
     # inside
 

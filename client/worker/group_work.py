@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ..backoff import Backoff
-from ..consumer import Consumer
+from ..consumer import Consumer, stop_within
 from ..consuming.deserialization import deserialization
 from ..failures import ClientClosed
 from ..producer import Producer
@@ -22,7 +22,7 @@ from .intake import PartitionIntake
 from .loop_watch import LoopWatch
 from .options import WorkerSettings
 from .retry_notes import retry_topic
-from .settling import CLOSE_S, Settlement, transactional_output
+from .settling import CLOSE_S, END_S, Settlement, transactional_output
 from .stats import WorkerStats
 from .tasks import Tasks
 from .worker_record import WorkerRecord
@@ -60,19 +60,20 @@ class GroupWork:
         dispatch, settlement = self._parts(caller)
         intake = self._intake(dispatch)
         background: list[asyncio.Task[None]] = []
+        loop, until_s = asyncio.get_running_loop(), None
         try:
-            await settlement.start()
-            await self._consumer.start()
-            background = await self._ending.until_stopped(
-                intake.run(), intake.resume_after_commits(), settlement.run(), LoopWatch(handler).run()
-            )
-            await self._drain(dispatch, settlement)
+            if await self._ending.unless_stopped(settlement.start, self._consumer.start):
+                background = await self._ending.until_stopped(
+                    intake.run(), intake.resume_after_commits(), settlement.run(), LoopWatch(handler).run()
+                )
+                until_s = loop.time() + self._settings.work.drain_s + END_S
+                await self._drain(dispatch, settlement)
         finally:
             dispatch.stop_starting()
             await dispatch.abandon()
             for task in background:
                 task.cancel()
-            await self._close(intake, settlement)
+            await self._close(intake, settlement, until_s or loop.time() + END_S)
 
     def stats(self, now_s: float) -> WorkerStats:
         """Return the state in numbers. Any thread may call it."""
@@ -171,11 +172,12 @@ class GroupWork:
                 "the cluster did not take the last results in time, and their records are worked on again"
             )
 
-    async def _close(self, intake: PartitionIntake, settlement: Settlement) -> None:
+    async def _close(self, intake: PartitionIntake, settlement: Settlement, until_s: float) -> None:
+        """Close the clients, until a time of the loop at most."""
         await intake.stop()
         try:
             # The producer is stopped first: no member that takes partitions over then waits for its transaction.
             await settlement.stop()
         finally:
             with suppress(ClientClosed):
-                await self._consumer.stop()
+                await stop_within(self._consumer, max(0.0, until_s - asyncio.get_running_loop().time()))

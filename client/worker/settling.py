@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -36,6 +37,8 @@ giving up."""
 
 CLOSE_S: Final = 2.0
 """The time that the cluster has for the last results and offsets of a worker that ends."""
+END_S: Final = 10.0
+"""The time that the end of a worker may take beyond `drain_s`, whatever the cluster does."""
 
 
 class Settlement(Protocol):
@@ -132,6 +135,14 @@ def transactional_output(settings: WorkerSettings, instance: str | None = None) 
         )
 
     return Output(producer, replaceable=settling.transactional_id is None and not instance)
+
+
+async def close_soon(output: Output) -> None:
+    """End the open transaction if that can be done soon, and close the producer."""
+    with suppress(TimeoutError):
+        # The second timeout ends the abort that the producer tries when it is closed.
+        async with asyncio.timeout(2 * CLOSE_S), asyncio.timeout(CLOSE_S):
+            await output.stop()
 
 
 async def send_result(producer: Producer, new: NewRecord) -> RecordDelivery:

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from ...protocol.errors import KafkaError
@@ -22,7 +21,7 @@ from ..exactly_once.output import Output, cured_by_aborting
 from ..failures import LostLock, TransactionFailed
 from ..producer import Producer
 from ..sharing.tasks import ShareTask
-from .settling import CLOSE_S, News, send_results
+from .settling import News, close_soon, send_results
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +76,7 @@ class ShareTransactions:
 
     async def stop(self) -> None:
         """End the open transaction if that can be done soon, and close the producer."""
-        with suppress(TimeoutError):
-            # The second timeout ends the abort that the producer tries when it is closed.
-            async with asyncio.timeout(2 * CLOSE_S), asyncio.timeout(CLOSE_S):
-                await self._output.stop()
+        await close_soon(self._output)
 
     # inside
 

@@ -103,12 +103,11 @@ class ShareWork:
         self._caller = caller
         background: list[asyncio.Task[None]] = []
         try:
-            await self._settlement.start()
-            await self._queue.start()
-            background = await self._ending.until_stopped(
-                self._read(), LoopWatch(handler).run(), *self._settlement.background()
-            )
-            await self._drain()
+            if await self._ending.unless_stopped(self._settlement.start, self._queue.start):
+                background = await self._ending.until_stopped(
+                    self._read(), LoopWatch(handler).run(), *self._settlement.background()
+                )
+                await self._drain()
         finally:
             self._ending.stopping.set()
             for task in (*background, *self._running, *self._settling, *self._waiting):

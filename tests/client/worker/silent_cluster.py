@@ -1,4 +1,4 @@
-"""Workers that are stopped while their cluster is silent."""
+"""Workers that are stopped while their cluster is silent, at work or before they have started."""
 
 from __future__ import annotations
 
@@ -28,3 +28,18 @@ async def end_in_silence(
     finally:
         cluster.resume(1)
     assert all(worker.stats().succeeded for worker in workers)
+
+
+async def end_before_the_start(cluster: LocalCluster, workers: Sequence[Worker], within_s: float) -> None:
+    """Run workers while the cluster is paused, and stop them. They must end in time."""
+    cluster.pause(1)
+    try:
+        running = [asyncio.create_task(worker.run()) for worker in workers]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        for worker in workers:
+            worker.stop()
+        async with asyncio.timeout(within_s):
+            await asyncio.gather(*running)
+    finally:
+        cluster.resume(1)

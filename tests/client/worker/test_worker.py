@@ -37,8 +37,11 @@ from ottla import (
     Worker,
     WorkerRecord,
 )
+from ottla.client.consumer import stop_within
+from ottla.client.exactly_once.output import Output
+from ottla.client.worker import settling
 from ottla.testing import LocalCluster
-from tests.client.worker.silent_cluster import end_in_silence
+from tests.client.worker.silent_cluster import end_before_the_start, end_in_silence
 
 pytestmark = pytest.mark.cluster
 
@@ -463,8 +466,58 @@ async def test_workers_end_although_the_cluster_is_silent(cluster: LocalCluster,
             await silence.wait()
             await record.send(f"{topic}.dlq", record.value)
 
-    # Requests and deliveries take 30 s and more until they fail.
-    await end_in_silence(cluster, workers, silence, within_s=20)
+    # The page says 10.5 s. Requests and deliveries take 30 s and more until they fail.
+    await end_in_silence(cluster, workers, silence, within_s=11)
+
+
+async def test_workers_end_although_the_cluster_is_silent_at_their_start(
+    cluster: LocalCluster, topic: str
+) -> None:
+    kinds: list[dict[str, Any]] = [{}, {"transactional": True}, {"source": "share"}]
+    workers = [
+        Worker(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=topic, **kind) for kind in kinds
+    ]
+    for worker in workers:
+        worker.handler(print)
+    await end_before_the_start(cluster, workers, within_s=10)
+
+
+async def test_a_consumer_stops_within_the_time_it_is_given(cluster: LocalCluster, topic: str) -> None:
+    await fill(cluster, topic, 10)
+    consumer = Consumer(
+        topic,
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=True,
+    )
+    await consumer.start()
+    async with asyncio.timeout(20):
+        await consumer.getone()
+        await consumer.getone()
+    cluster.pause(1)
+    try:
+        async with asyncio.timeout(3):
+            await stop_within(consumer, 0.2)
+    finally:
+        cluster.resume(1)
+
+
+async def test_a_transaction_that_does_not_end_is_left_to_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The output waits for the end of its transaction, then its producer waits for the abort."""
+    monkeypatch.setattr(settling, "CLOSE_S", 0.05)
+
+    class Silent(Output):
+        async def stop(self) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.Event().wait()
+
+    async with asyncio.timeout(3):
+        await settling.close_soon(Silent(Producer, replaceable=True))
 
 
 async def test_memory_is_bounded(cluster: LocalCluster, topic: str) -> None:

@@ -186,7 +186,7 @@ class SimulatedConsumer:
         await self._member.call()
         self._member.join()
 
-    async def stop(self) -> None:
+    async def _stop_within(self, patience_s: float) -> None:
         member, group = self._member, self._world.group
         if member in group.members and member.is_reachable:
             await member.give_up(set(member.owned))
