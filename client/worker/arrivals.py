@@ -2,55 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from ..records import ConsumerRecord
-
-if TYPE_CHECKING:
-    from .partition_tasks import PartitionTasks
+from .lane_choice import BrokenLane, LaneChoice
+from .partition_tasks import PartitionTasks, Task
 
 HEADERS = attrgetter("headers")
-
-
-class LaneChoice(Protocol):
-    """A choice of lanes that cannot fail."""
-
-    def lane_of(self, record: ConsumerRecord) -> Hashable:
-        """Return the lane of a record; None for a lane of its own."""
-
-    def lanes_of(self, records: Sequence[ConsumerRecord]) -> Sequence[Hashable]:
-        """Return the lanes of records of one partition, as `lane_of` does."""
-
-
-class BrokenLane:
-    """A lane of its own for a record on which the function that chooses lanes failed."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
-class AskedLanes:
-    """The lanes that a function of the program chooses. It may fail, and may return something that is no lane."""
-
-    def __init__(self, function: Callable[[ConsumerRecord], Hashable]) -> None:
-        self._function = function
-
-    def lane_of(self, record: ConsumerRecord) -> Hashable:
-        """Ask for the lane of a record."""
-        try:
-            lane = self._function(record)
-            hash(lane)
-        except Exception as error:
-            return BrokenLane(error)
-        return lane
-
-    def lanes_of(self, records: Sequence[ConsumerRecord]) -> Sequence[Hashable]:
-        """Ask for the lane of each record."""
-        return [self.lane_of(record) for record in records]
 
 
 class Arrivals:
@@ -94,8 +54,16 @@ class Arrivals:
         """True once each record has a task or is finished."""
         return self.at == len(self.records)
 
+    def next_task(self) -> Task:
+        """Return a task for the next record."""
+        at = self.at
+        task = Task(self.records[at], self.tasks, self.next_lane, self.sizes[at], self.taken_s)
+        self.at += 1
+        self.tasks.begin(task)
+        return task
 
-class Series:
+
+class RecordSeries:
     """Records of a partition that are worked on in a row, as long as each handler ends without a wait.
 
     They need no tasks: nothing else starts, ends or is asked for meanwhile.
@@ -123,6 +91,13 @@ class Series:
     def __len__(self) -> int:
         """Return the number of records that were begun."""
         return self.end - self.begin
+
+    def finish(self) -> None:
+        """Count the offsets of all records that were begun as finished."""
+        records, begin, end = self.arrivals.records, self.begin, self.end
+        self.arrivals.tasks.finish_all(
+            records[begin].offset, records[end - 1].offset, self.arrivals.sizes[begin:end]
+        )
 
 
 def record_sizes(records: Sequence[ConsumerRecord]) -> list[int]:

@@ -13,7 +13,7 @@ from ..consumer import Consumer
 from ..exactly_once.batch import NewRecord
 from ..producer import Producer
 from ..records import OffsetAndMetadata
-from .arrivals import Series
+from .arrivals import RecordSeries
 from .partition_tasks import Task
 from .settling import CLOSE_S, News, passes, send_results
 from .tasks import Tasks
@@ -69,7 +69,7 @@ class AtLeastOnce:
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
 
-    def settle_all(self, series: Series) -> None:
+    def settle_all(self, series: RecordSeries) -> None:
         """Count the records of a series as finished."""
         self._tasks.ended(series)
         self._hasten()

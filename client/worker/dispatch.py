@@ -17,7 +17,7 @@ from ..exactly_once.batch import NewRecord
 from ..failures import SerializationFailed
 from ..records import ConsumerRecord, TopicPartition
 from ..rejection import Reject
-from .arrivals import Series
+from .arrivals import RecordSeries
 from .handlers import Handler, HandlerCaller
 from .letters import DeadLetter, error_text, letter_headers
 from .partition_tasks import Task
@@ -211,7 +211,7 @@ class Dispatch:
             if task is not None and len(self._runners) < self._concurrency:
                 self.pump()  # The end of a task may let several others start.
 
-    def _next_series(self) -> Series | None:
+    def _next_series(self) -> RecordSeries | None:
         """Return the series that may begin in this turn."""
         if self._direct is None or self._is_stopping or self._clock() >= self._turn_ends_s:
             return None
@@ -254,7 +254,7 @@ class Dispatch:
 
     # a series
 
-    async def _work_through(self, runner: Runner, series: Series) -> None:
+    async def _work_through(self, runner: Runner, series: RecordSeries) -> None:
         """Work on the records of a series, until the turn ends, or a handler does more than to end at once."""
         assert self._direct is not None
         runner.series = series
@@ -279,7 +279,7 @@ class Dispatch:
         finally:
             self._is_done(runner)
 
-    def _interrupt(self, runner: Runner, series: Series) -> Task:
+    def _interrupt(self, runner: Runner, series: RecordSeries) -> Task:
         """Make the record whose handler runs a task, which is no longer part of its series."""
         runner.series = None
         runner.task = task = self.tasks.interrupted(series, self._clock())

@@ -22,7 +22,7 @@ from ..exactly_once.output import Output, cured_by_aborting
 from ..failures import TransactionFailed
 from ..producer import Producer
 from ..records import TopicPartition
-from .arrivals import Series
+from .arrivals import RecordSeries
 from .partition_tasks import Task
 from .settling import REMOVED, News, close_soon, send_result
 from .tasks import CommitDue, Tasks
@@ -86,7 +86,7 @@ class InTransactions:
         if len(self._ended) >= self._max_batch_records:
             self._due.set()
 
-    def settle_all(self, series: Series) -> None:
+    def settle_all(self, series: RecordSeries) -> None:
         """Finish the records of a series; their offsets are in the next transaction."""
         self._tasks.ended(series)
         self._news.tell()

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from ..records import ConsumerRecord, TopicPartition
-from .arrivals import Arrivals, BrokenLane, Series
 from .commit_metadata import (
     BYTES_MAX,
     ID_BYTES,
@@ -18,6 +17,7 @@ from .commit_metadata import (
     encoded_bytes,
     number_bytes,
 )
+from .lane_choice import BrokenLane
 from .watermark import FinishedOffsets
 
 NO_TOPIC_ID = bytes(ID_BYTES)
@@ -183,21 +183,16 @@ class PartitionTasks:
             finished.cut(record.offset)
         return not finished.take(record.offset, record.leader_epoch)
 
-    def arrive(self, arrivals: Arrivals) -> None:
-        """Hold records that `take` has returned."""
-        sizes = arrivals.sizes
+    def arrive(self, sizes: Sequence[int]) -> None:
+        """Hold records of these sizes, which `take` has returned."""
         self.arrived += len(sizes)
         self.held_bytes += sum(sizes)
         self.largest = max(int(self.largest * LARGEST_KEPT ** len(sizes)), max(sizes))
 
-    def next_task(self, arrivals: Arrivals) -> Task:
-        """Return a task for the next of the records that have arrived."""
-        at = arrivals.at
-        task = Task(arrivals.records[at], self, arrivals.next_lane, arrivals.sizes[at], arrivals.taken_s)
-        arrivals.at += 1
+    def begin(self, task: Task) -> None:
+        """Hold a record that has arrived as a task."""
         self.arrived -= 1
         self.unfinished[task.record.offset] = task
-        return task
 
     def started(self, task: Task) -> None:
         """Note that a task was started."""
@@ -216,14 +211,13 @@ class PartitionTasks:
         self._begun -= task.was_started
         self._changed()
 
-    def finish_all(self, series: Series) -> None:
-        """Count the offsets of all records of a series as finished."""
+    def finish_all(self, first: int, last: int, sizes: Sequence[int]) -> None:
+        """Count the offsets of records without tasks as finished: those of the first, the last, and all between."""
         assert self._finished is not None
-        records, begin, end = series.arrivals.records, series.begin, series.end
-        self._finished.finish_all(records[begin].offset, records[end - 1].offset, len(series))
-        self.arrived -= len(series)
-        self.held_bytes -= sum(series.arrivals.sizes[begin:end])
-        self.uncommitted += len(series)
+        self._finished.finish_all(first, last, len(sizes))
+        self.arrived -= len(sizes)
+        self.held_bytes -= sum(sizes)
+        self.uncommitted += len(sizes)
         self._changed()
 
     def has_room_for(self, offset: int) -> bool:

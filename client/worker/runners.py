@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any, NoReturn
 
-from .arrivals import Series
+from .arrivals import RecordSeries
 from .partition_tasks import Task
 
 
@@ -27,7 +27,7 @@ class Runner(Coroutine[Any, Any, None]):
         """`task` is the first task. `on_wait` is called when the runner waits."""
         self.task: Task | None = task
         """The task that is worked on; None in a series, and between tasks."""
-        self.series: Series | None = None
+        self.series: RecordSeries | None = None
         """The series that is worked on."""
         self.has_waited = False
         """True if the runner has waited since it was set to False."""

@@ -13,7 +13,7 @@ from ..exactly_once.batch import NewRecord
 from ..exactly_once.output import Output
 from ..producer import Producer
 from ..producing.deliveries import RecordDelivery
-from .arrivals import Series
+from .arrivals import RecordSeries
 from .options import WorkerSettings
 from .partition_tasks import Task
 
@@ -55,7 +55,7 @@ class Settlement(Protocol):
         """Make a task count, with the records that it results in; release and finish it. It goes on in the
         background."""
 
-    def settle_all(self, series: Series) -> None:
+    def settle_all(self, series: RecordSeries) -> None:
         """Finish the records of a series, which result in no records. They count with the next commit."""
 
     async def run(self) -> None:

@@ -15,7 +15,8 @@ from itertools import count, islice
 from typing import NamedTuple
 
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from .arrivals import Arrivals, AskedLanes, BrokenLane, LaneChoice, Series
+from .arrivals import Arrivals, RecordSeries
+from .lane_choice import AskedLanes, BrokenLane, LaneChoice
 from .lanes import Lanes
 from .letters import DeadLetter, LetterLimits
 from .partition_tasks import PartitionTasks, Task
@@ -105,7 +106,7 @@ class Tasks:
         self._lane_choice = policy.lanes or AskedLanes(policy.lane_of)
         self._arrivals: deque[Arrivals] = deque()
         """The records that have no tasks yet, in the order in which they were read."""
-        self._series: Series | None = None
+        self._series: RecordSeries | None = None
         """The series that is worked on."""
         self._lanes: Lanes[Task] = Lanes()
         self._rates = StartRates(policy.rates) if policy.rates else None
@@ -183,7 +184,7 @@ class Tasks:
             tasks = self.assign(partition)
         if new := tasks.take(records, warnings):
             arrivals = Arrivals(tasks, new, self._lane_choice, now_s)
-            tasks.arrive(arrivals)
+            tasks.arrive(arrivals.sizes)
             self._arrivals.append(arrivals)
             # A function of the program is asked at once, and only once: later other threads may need the lanes.
             is_broken = self._policy.lanes is None and arrivals.has_broken_lanes
@@ -210,7 +211,7 @@ class Tasks:
     def _next_arrival(self) -> Task:
         """Return a task for the next record that has arrived."""
         arrivals = self._arrivals[0]
-        task = arrivals.tasks.next_task(arrivals)
+        task = arrivals.next_task()
         if arrivals.is_over:
             self._arrivals.popleft()
         return task
@@ -278,7 +279,7 @@ class Tasks:
 
     # series
 
-    def series(self) -> Series | None:
+    def series(self) -> RecordSeries | None:
         """Begin a series of the next records; None if `next` decides about them one by one.
 
         The shell works on one record after the other. It calls `ended`, after `interrupted` if the handler of the last
@@ -291,10 +292,10 @@ class Tasks:
             return None
         if not arrivals.tasks.has_room_for(arrivals.records[arrivals.at].offset):
             return None
-        self._series = series = Series(arrivals, held)
+        self._series = series = RecordSeries(arrivals, held)
         return series
 
-    def interrupted(self, series: Series, now_s: float) -> Task:
+    def interrupted(self, series: RecordSeries, now_s: float) -> Task:
         """Take the record that was begun last out of a series, as a task that runs."""
         assert series, "no record of the series was begun"
         series.end -= 1
@@ -305,20 +306,19 @@ class Tasks:
         assert head is task, "a record of a series was begun while its lane was held"
         return self._start(task, now_s)
 
-    def ended(self, series: Series) -> None:
+    def ended(self, series: RecordSeries) -> None:
         """Count the records of a series as finished by their handlers, without results."""
         if self._series is series:
             self._leave_series(series)
         if count := len(series):
-            tasks = series.arrivals.tasks
-            tasks.finish_all(series)
+            series.finish()
             self._succeeded += count
             if self._limits is not None:
                 self._limits.succeeded(count)
             self.uncommitted += count
-            self._unblock(tasks)
+            self._unblock(series.arrivals.tasks)
 
-    def _leave_series(self, series: Series) -> None:
+    def _leave_series(self, series: RecordSeries) -> None:
         self._series = None
         series.arrivals.at = series.end
         if series.arrivals.is_over:

@@ -9,7 +9,7 @@ from ottla.client.exactly_once.batch import NewRecord
 from ottla.client.producer import Producer
 from ottla.client.records import ConsumerRecord, TopicPartition
 from ottla.client.tracing.attempts import AttemptTraces
-from ottla.client.worker.arrivals import Series
+from ottla.client.worker.arrivals import RecordSeries
 from ottla.client.worker.dispatch import Dispatch
 from ottla.client.worker.handlers import Calls, CoroutineCalls, HandlerCaller
 from ottla.client.worker.letters import DeadLetter
@@ -43,7 +43,7 @@ class AtOnce:
         self.settled.append(task.record.offset)
         self.sent += results
 
-    def settle_all(self, series: Series) -> None:
+    def settle_all(self, series: RecordSeries) -> None:
         self.settled += [record.offset for record in series.arrivals.records[series.begin : series.end]]
         self._tasks.ended(series)
 
