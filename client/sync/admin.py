@@ -24,8 +24,9 @@ class Admin(Facade):
     """
 
     def __init__(self, **options: Unpack[AdminOptions]) -> None:
+        self._loop = shared_loop()
         self._admin = admin.Admin(**options)
-        super().__init__(self._admin, shared_loop())
+        super().__init__(self._admin, self._loop)
 
     create_topics = blocking(admin.Admin.create_topics)
     delete_topics = blocking(admin.Admin.delete_topics)
@@ -116,11 +117,11 @@ class Admin(Facade):
     ) -> Backup:
         """Return a run of backups into `url`, which makes one cut after the other. See `ottla.Admin.open_backup`."""
         opening = self._admin.open_backup(url, topics=topics, groups=groups, progress=progress)
-        return Backup(self._thread, self._thread.run(opening, unseen=self._never_opened))
+        return Backup(self._loop, self._loop.run(opening, unseen=self._never_opened))
 
     def _never_opened(self, opened: admin.Backup) -> None:
         """Close a run that was opened when an interrupt came, since its caller cannot."""
-        self._thread.finish(opened.close())
+        self._loop.finish(opened.close())
 
     create_backup = blocking(admin.Admin.create_backup)
     list_backup = blocking(admin.Admin.list_backup)
