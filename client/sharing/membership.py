@@ -8,6 +8,7 @@ handed over.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,8 +19,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.share_groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
+    Assignment,
     ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
 )
 from ..backoff import Backoff
 from ..connections.cluster import Cluster
@@ -43,6 +44,8 @@ WITHOUT_SHARE_GROUPS: Final = (
     "the cluster has no share groups (ShareGroupHeartbeat 1): Apache Kafka has them from 4.1 on, if the feature "
     "share.version is 1 or higher"
 )
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,7 @@ class ShareGroupMember:
         self._interval_s = max(response.heartbeat_interval_ms, 1) / 1000
         self._backoff.reset()
         if response.assignment is not None:
-            self._assigned(_places(response))
+            self._assigned(_places(response.assignment, name=self._options.group_id))
 
     def _refusal(self, code: ErrorCode, message: str | None) -> KafkaError:
         user, name = self._coordinator.user, self._options.group_id
@@ -172,10 +175,19 @@ class ShareGroupMember:
         )
 
 
-def _places(response: ShareGroupHeartbeatResponse) -> frozenset[Place]:
-    assignment = response.assignment
-    return frozenset(
+def _places(assignment: Assignment, name: str) -> frozenset[Place]:
+    """Return the partitions of an assignment. No leader would be found of a negative partition."""
+    places = {
         Place(bytes(topic.topic_id), index)
-        for topic in (() if assignment is None else assignment.topic_partitions)
+        for topic in assignment.topic_partitions
         for index in topic.partitions
-    )
+    }
+    wrong = {place for place in places if place.partition < 0}
+    for place in wrong:
+        logger.warning(
+            "share group %r: the coordinator assigns partition %d of topic %s, which is left out",
+            name,
+            place.partition,
+            place.topic_id.hex(),
+        )
+    return frozenset(places - wrong)
