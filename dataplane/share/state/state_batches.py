@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..states import DurableState, StateBatch, add_batch
+
+_PASSED_MAX = 8
+"""Maximum number of batches for each new batch that one walk over all new batches may pass."""
 
 
 def _first(batch: StateBatch) -> int:
@@ -37,28 +40,29 @@ class StateBatches:
 
     def __init__(self, batches: Iterable[StateBatch] = ()) -> None:
         self._batches: list[StateBatch] = []
-        for batch in batches:
-            self.add(batch)
+        self.add_all(batches)
 
     def as_tuple(self) -> tuple[StateBatch, ...]:
         """Return the batches as they are now."""
         return tuple(self._batches)
 
-    def add(self, batch: StateBatch) -> None:
-        """Combine the batch with the batches that it overlaps or touches."""
-        begin = bisect_left(self._batches, batch.first - 1, key=_last)
-        behind = bisect_right(self._batches, batch.last + 1, key=_first)
-        combined: list[StateBatch] = []
-        # First offset of the new batch that has no place yet.
-        position = batch.first
-        for old in self._batches[begin:behind]:
-            _add_part(combined, batch, position, min(batch.last, old.first - 1))
-            _add_part(combined, old, old.first, min(old.last, batch.first - 1))
-            _add_part(combined, stronger(old, batch), max(old.first, batch.first), min(old.last, batch.last))
-            _add_part(combined, old, max(old.first, batch.last + 1), old.last)
-            position = max(position, old.last + 1)
-        _add_part(combined, batch, position, batch.last)
-        self._batches[begin:behind] = combined
+    def add_all(self, batches: Iterable[StateBatch]) -> None:
+        """Combine batches with the batches that they overlap or touch."""
+        for ascending in _ascending(batches):
+            begin, behind = self._touched(ascending[0].first, ascending[-1].last)
+            if behind - begin <= _PASSED_MAX * len(ascending):
+                self._batches[begin:behind] = _combined(self._batches[begin:behind], ascending)
+                continue
+            for batch in ascending:
+                begin, behind = self._touched(batch.first, batch.last)
+                self._batches[begin:behind] = _combined(self._batches[begin:behind], [batch])
+
+    def _touched(self, first: int, last: int) -> tuple[int, int]:
+        """Return the index of the first batch that a range overlaps or touches, and the index behind the last."""
+        return (
+            bisect_left(self._batches, first - 1, key=_last),
+            bisect_right(self._batches, last + 1, key=_first),
+        )
 
     def drop_below(self, offset: int) -> None:
         """Remove all offsets below an offset."""
@@ -68,6 +72,43 @@ class StateBatches:
             self._batches[0] = self._batches[0]._replace(first=offset)
 
 
-def _add_part(batches: list[StateBatch], batch: StateBatch, first: int, last: int) -> None:
-    if first <= last:
-        add_batch(batches, batch._replace(first=first, last=last))
+def _ascending(batches: Iterable[StateBatch]) -> Iterator[list[StateBatch]]:
+    """Yield the batches in stretches whose batches are in the order of offsets, and do not overlap."""
+    stretch: list[StateBatch] = []
+    for batch in batches:
+        if stretch and batch.first <= stretch[-1].last:
+            yield stretch
+            stretch = []
+        stretch.append(batch)
+    if stretch:
+        yield stretch
+
+
+def _combined(old: Sequence[StateBatch], new: Sequence[StateBatch]) -> list[StateBatch]:
+    """Return the batches of two ascending sequences as one. Offsets of both have the stronger state."""
+    combined: list[StateBatch] = []
+    olds, news = iter(old), iter(new)
+    present, added = next(olds, None), next(news, None)
+    while present is not None and added is not None:
+        if present.last < added.first:
+            add_batch(combined, present)
+            present = next(olds, None)
+        elif added.last < present.first:
+            add_batch(combined, added)
+            added = next(news, None)
+        else:
+            both_from = max(present.first, added.first)
+            last = min(present.last, added.last)
+            if present.first < both_from:
+                add_batch(combined, present._replace(last=both_from - 1))
+            elif added.first < both_from:
+                add_batch(combined, added._replace(last=both_from - 1))
+            add_batch(combined, stronger(present, added)._replace(first=both_from, last=last))
+            present = present._replace(first=last + 1) if last < present.last else next(olds, None)
+            added = added._replace(first=last + 1) if last < added.last else next(news, None)
+    for batch, others in ((present, olds), (added, news)):
+        if batch is not None:
+            add_batch(combined, batch)
+        for following in others:
+            add_batch(combined, following)
+    return combined

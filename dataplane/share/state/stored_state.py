@@ -164,8 +164,7 @@ class ShareState:
 
     def apply_committed(self, batches: Iterable[StateBatch]) -> None:
         """Apply the states of some offsets, whose transaction has committed. A later state of an offset stays."""
-        for batch in batches:
-            self._batches.add(batch)
+        self._batches.add_all(batches)
         self._batches.drop_below(self.start_offset)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 from collections.abc import Iterable
 from itertools import pairwise
 from random import Random
@@ -53,6 +54,32 @@ def test_late_and_repeated_batches_change_nothing(added: list[StateBatch], rando
     shuffled = added + added[:3]
     random.shuffle(shuffled)
     assert StateBatches(shuffled).as_tuple() == StateBatches(added).as_tuple()
+
+
+def test_many_batches_are_combined_together() -> None:
+    """A write of 24,000 batches took the coordinator 0.2 s, and its repetition 0.28 s."""
+    count = 3_000
+    written = [
+        StateBatch(offset, offset, DurableState(2 * (offset % 2)), 1 - offset % 2) for offset in range(count)
+    ]
+    profile = cProfile.Profile()
+    profile.enable()
+    batches = StateBatches(written)
+    batches.add_all(written)
+    profile.disable()
+    assert batches.as_tuple() == tuple(written)
+    assert sum(entry.callcount for entry in profile.getstats()) < 60 * count
+
+
+def test_far_batches_are_combined_alone() -> None:
+    written = [StateBatch(2 * offset, 2 * offset, DurableState.ACKNOWLEDGED) for offset in range(3_000)]
+    batches = StateBatches(written)
+    profile = cProfile.Profile()
+    profile.enable()
+    batches.add_all([StateBatch(1, 1, DurableState.ACKNOWLEDGED), written[-1]])
+    profile.disable()
+    assert batches.as_tuple() == (StateBatch(0, 2, DurableState.ACKNOWLEDGED), *written[2:])
+    assert sum(entry.callcount for entry in profile.getstats()) < 300
 
 
 def test_a_finished_state_without_a_count_is_stronger_than_a_counted_delivery() -> None:
