@@ -371,7 +371,7 @@ class SharePartition:
         """Return the earliest time at which a lock or a delay ends; None if there is none."""
         while (deadline := self._deadlines.earliest()) is not None:
             time_ms, first, last = deadline
-            if any(deadline_of(state) == time_ms for _, _, state in self._runs.runs(first, last)):
+            if any(deadline_of(state) == time_ms for _, _, state in self._runs.runs_in([(first, last)])):
                 return time_ms
             self._deadlines.pop()
         return None

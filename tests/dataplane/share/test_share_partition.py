@@ -373,6 +373,18 @@ def test_many_ranges_are_changed_together(types: tuple[int, ...], calls_each: in
     assert sum(entry.callcount for entry in profile.getstats()) < calls_each * count
 
 
+def test_the_next_end_of_a_lock_is_found_without_a_walk_over_the_window() -> None:
+    share = partition()
+    acquire(share, "a", (0, 2_999))
+    share.commit(share.acknowledge("a", [AcknowledgedRange(o, o, (ACCEPT,)) for o in range(1, 3_000, 2)], 0))
+    profile = cProfile.Profile()
+    profile.enable()
+    found = share.next_expiry_ms()
+    profile.disable()
+    assert found == LOCK_MS
+    assert sum(entry.callcount for entry in profile.getstats()) < 50
+
+
 # ---------------------------------------------------------------- ends of sessions
 
 
