@@ -22,7 +22,7 @@ from .record_columns import record_batch
 if TYPE_CHECKING:
     import pyarrow
 
-BATCH_BYTES = 8 * 1024 * 1024
+BATCH_BYTES = 4 * 1024 * 1024
 """Size in bytes of keys and values from which records are handed on."""
 BATCH_ROWS = 100_000
 WAITING_BYTES_MAX = 32 * 1024 * 1024
