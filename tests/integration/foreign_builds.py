@@ -72,6 +72,11 @@ def franz() -> str:
     return _go_program("franz", HERE / "go", HERE / "go_shared")
 
 
+def franz_tests() -> str:
+    """Build franz-go's own tests, which need a cluster at KGO_SEEDS."""
+    return str(_once("franz_tests", (HERE / "go",), _build_franz_tests) / "kgo.test")
+
+
 def sarama() -> str:
     """Build the program in sarama/, which drives Sarama."""
     return _go_program("sarama", HERE / "sarama", HERE / "go_shared")
@@ -161,6 +166,11 @@ def _build(program: str, folder: Path) -> None:
     _run(
         ["go", "build", "-mod=readonly", "-buildvcs=false", "-gcflags=all=-N -l", "-o", program, "."], folder
     )
+
+
+def _build_franz_tests(folder: Path) -> None:
+    package = "github.com/twmb/franz-go/pkg/kgo"
+    _run(["go", "test", "-mod=readonly", "-gcflags=all=-N -l", "-c", "-o", "kgo.test", package], folder)
 
 
 def _cargo_build(folder: Path) -> None:
