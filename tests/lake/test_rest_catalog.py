@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -18,9 +14,8 @@ from pyiceberg.schema import Schema
 
 from ottla.cli.main import main
 from ottla.lake.iceberg.catalogs import LakePlace, open_catalog
+from tests.lake.served_catalog import served_catalog
 from tests.lake.small_tables import append, opened
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -28,26 +23,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve a lake with one table."""
     folder = tmp_path_factory.mktemp("served")
     append(opened(open_catalog(LakePlace(folder=folder), create=True)), 0, 3)
-    command = [
-        sys.executable,
-        "-m",
-        "ottla",
-        "lake",
-        "catalog",
-        "--lake",
-        str(folder),
-        "--listen",
-        "127.0.0.1:0",
-    ]
-    serving = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert serving.stdout is not None
-        yield serving.stdout.readline().strip()
-    finally:
-        serving.send_signal(signal.SIGTERM)
-        _, logged = serving.communicate(timeout=30)
-    assert serving.returncode == 0, logged
-    assert "the lake's catalog runs" in logged
+    with served_catalog(folder) as address:
+        yield address
 
 
 def answer(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, object]]:
