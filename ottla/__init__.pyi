@@ -118,9 +118,6 @@ from .client.admin.records import (
 from .client.admin.records import (
     TO_THE_END as TO_THE_END,
 )
-from .client.backup.cut_file import (
-    MissedRecords as MissedRecords,
-)
 from .client.backup.values import (
     BackupCut as BackupCut,
 )
@@ -135,6 +132,9 @@ from .client.backup.values import (
 )
 from .client.backup.values import (
     BackupVerification as BackupVerification,
+)
+from .client.backup.values import (
+    MissedRecords as MissedRecords,
 )
 from .client.backup.values import (
     Restoration as Restoration,

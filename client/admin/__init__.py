@@ -8,8 +8,8 @@ from __future__ import annotations
 from ..kinds import checks_arguments
 from ..options import checks_options
 from .acls import AclAdmin
+from .backups.backup import Backup
 from .backups.backup_admin import BackupAdmin
-from .backups.run import Backup
 from .begun_transactions import BegunTransaction, BegunTransactionAdmin
 from .cluster import ClusterAdmin
 from .cuts import CutAdmin

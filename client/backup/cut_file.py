@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ..failures import BackupUnusable
 from .names import CutId, PartitionFolder
+from .values import BackupCut, BackupTopic, MissedRecords
 
 FORMAT: Final = 1
 CUT_BYTES_MAX: Final = 512 << 20
@@ -53,15 +54,10 @@ class BackedTopic:
         """Return the place of a partition's segments."""
         return PartitionFolder(self.topic_id, partition.index, partition.generation)
 
-
-@dataclass(frozen=True, slots=True)
-class MissedRecords:
-    """Offsets of a partition that were deleted at the source before they were copied."""
-
-    topic: str
-    partition: int
-    first: int
-    end: int
+    @property
+    def offsets(self) -> int:
+        """The number of offsets from the start of each partition to the cut."""
+        return sum(partition.end - partition.start for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +99,27 @@ class CutFile:
     def places(self) -> Iterator[tuple[BackedTopic, BackedPartition]]:
         """The partitions, each with its topic."""
         return ((topic, partition) for topic in self.topics for partition in topic.partitions)
+
+    def described(self, copied: int | None = None) -> BackupCut:
+        """Return the cut for programs. `copied`: the bytes that were copied for it; None if that is unknown."""
+        return BackupCut(
+            str(self.cut),
+            self.time_ms,
+            self.cluster_id,
+            self.is_whole,
+            tuple(
+                BackupTopic(
+                    topic.name, topic.topic_id, len(topic.partitions), topic.offsets, dict(topic.settings)
+                )
+                for topic in self.user_topics
+            ),
+            self.groups_pattern,
+            None if self.acls is None else len(self.acls),
+            None if self.quotas is None else len(self.quotas),
+            self.missed,
+            self.left_out,
+            copied,
+        )
 
 
 def written(cut: CutFile) -> bytes:

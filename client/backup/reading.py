@@ -21,7 +21,7 @@ from .names import (
     epoch_key,
     segment_in,
 )
-from .values import BackupCut, backup_cut
+from .values import BackupCut
 
 _EPOCH_BYTES_MAX: Final = 16 << 20
 STORE_PATIENCE_S: Final = 60.0
@@ -39,7 +39,7 @@ async def list_cuts(store: ObjectStore) -> list[BackupCut]:
     """Return the cuts of a backup, from the oldest to the newest. Raises BackupUnusable if there is no backup, or a cut
     is damaged, and ObjectStoreFailed."""
     catalog = await read_catalog(store)
-    return [backup_cut(await read_cut(store, name)) for name in catalog.cuts]
+    return [(await read_cut(store, name)).described() for name in catalog.cuts]
 
 
 async def read_catalog(store: ObjectStore) -> Catalog:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .cut_file import BackedTopic, CutFile, MissedRecords
+
+@dataclass(frozen=True, slots=True)
+class MissedRecords:
+    """Offsets of a partition that were deleted at the source before they were copied."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,31 +163,3 @@ class Restoration:
     def partitions(self) -> int:
         """The number of partitions of all restored topics."""
         return sum(topic.partitions for topic in self.topics)
-
-
-def backup_cut(file: CutFile, copied: int | None = None) -> BackupCut:
-    """Return the value of a cut for programs."""
-    return BackupCut(
-        str(file.cut),
-        file.time_ms,
-        file.cluster_id,
-        file.is_whole,
-        tuple(map(_topic, file.user_topics)),
-        file.groups_pattern,
-        None if file.acls is None else len(file.acls),
-        None if file.quotas is None else len(file.quotas),
-        file.missed,
-        file.left_out,
-        copied,
-    )
-
-
-def _topic(topic: BackedTopic) -> BackupTopic:
-    return BackupTopic(
-        topic.name, topic.topic_id, len(topic.partitions), offsets_of(topic), dict(topic.settings)
-    )
-
-
-def offsets_of(topic: BackedTopic) -> int:
-    """Return the number of offsets from the start of each partition of a topic to the cut."""
-    return sum(partition.end - partition.start for partition in topic.partitions)

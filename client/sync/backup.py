@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from ..admin.backups import run
+from ..admin.backups import backup
 from ..backup.values import BackupCut, BackupProgress
 from .loop_thread import LoopThread
 
@@ -15,7 +15,7 @@ class Backup:
     """A run that makes backups of one cluster into one store, and keeps other runs away until it is closed. See
     `ottla.Backup`."""
 
-    def __init__(self, loop: LoopThread, inner: run.Backup) -> None:
+    def __init__(self, loop: LoopThread, inner: backup.Backup) -> None:
         self._loop = loop
         self._inner = inner
         loop.opened(self, inner.close)

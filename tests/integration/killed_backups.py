@@ -20,9 +20,10 @@ from typing import Any
 
 from ottla import Admin
 from ottla.client.admin.backups import run as runs
+from ottla.client.admin.backups.backup import Backup
 from ottla.client.admin.backups.restore import Restore, prepare
 from ottla.client.admin.backups.restore_endpoint import endpoint_for
-from ottla.client.admin.backups.run import Backup, open_backup
+from ottla.client.admin.backups.run import open_backup
 from ottla.client.backup.plans import restore_plan
 from ottla.client.backup.reading import read_catalog, read_cut
 from ottla.client.objects.opening import open_store

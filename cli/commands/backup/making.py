@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ....client.admin import Admin
-from ....client.admin.backups.run import Backup
+from ....client.admin.backups.backup import Backup
 from ....client.backup.values import BackupCut, BackupProgress
 from ....client.failures import BackupRefused, BackupUnusable, ObjectStoreFailed
 from ....client.worker.signals import stopping_on_signals

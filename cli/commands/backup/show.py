@@ -8,7 +8,7 @@ from ....client.backup.catalog import chosen_cut
 from ....client.backup.names import cut_id
 from ....client.backup.reading import list_cuts as cuts_of
 from ....client.backup.reading import read_catalog, read_cut
-from ....client.backup.values import BackupCut, backup_cut
+from ....client.backup.values import BackupCut
 from ....client.objects.store import ObjectStore
 from ...arguments.selection import second_text
 from ...failures import UsageError
@@ -34,7 +34,7 @@ async def _one(store: ObjectStore, text: str) -> BackupCut:
     if wanted is None and text != NEWEST:
         raise UsageError(f"--topics-of takes a cut such as 3-17, or {NEWEST!r}, not {text!r}")
     catalog = await read_catalog(store)
-    return backup_cut(await read_cut(store, chosen_cut(catalog.cuts, wanted)))
+    return (await read_cut(store, chosen_cut(catalog.cuts, wanted))).described()
 
 
 def _print_cuts(arguments: argparse.Namespace, cuts: list[BackupCut]) -> None:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from ...backup.catalog import chosen_cut
-from ...backup.names import CutId, cut_id
-from ...backup.plans import restore_plan
-from ...backup.prune import plan_pruning, prune
-from ...backup.reading import backup_store, list_cuts, read_catalog, read_cut
 from ...backup.values import (
     BackupCut,
     BackupProgress,
@@ -20,12 +15,15 @@ from ...backup.values import (
     Restoration,
     RestoreProgress,
 )
-from ...backup.verify import verify
 from ...bounds import Name, Within
 from ...failures import ConnectionLost
-from ...objects.store import ObjectStore
+from .backup import Backup
 from .calls import BackupCalls
-from .run import Backup, open_backup
+
+# Most programs with an admin client make no backup, so its modules are loaded by the methods that use them.
+if TYPE_CHECKING:
+    from ...backup.names import CutId
+    from ...objects.store import ObjectStore
 
 AsOf = str | datetime | int
 Steps = Callable[[int, int], None]
@@ -71,6 +69,8 @@ class BackupAdmin(BackupCalls):
         The parameters and errors are those of `create_backup`. An earlier run that was killed may still be alive: then
         this one waits up to 20 s, and calls `progress` meanwhile.
         """
+        from .run import open_backup
+
         store = _store(url)
         _check_patterns(topics=topics, groups=groups)
         return await open_backup(self, store, topics=topics, groups=groups, progress=progress)
@@ -81,6 +81,8 @@ class BackupAdmin(BackupCalls):
 
         Raises KafkaError: BackupUnusable if there is no backup, or a cut is damaged; ObjectStoreFailed.
         """
+        from ...backup.reading import list_cuts
+
         return await list_cuts(_store(url))
 
     async def verify_backup(self, url: Name, *, progress: Steps | None = None) -> BackupVerification:
@@ -89,6 +91,8 @@ class BackupAdmin(BackupCalls):
         `progress` is called with the bytes that were read, and the bytes of all segments. Damages are part of the
         result. Raises KafkaError: BackupUnusable if there is no backup; ObjectStoreFailed.
         """
+        from ...backup.verify import verify
+
         return await verify(_store(url), progress or _untold)
 
     async def prune_backup(
@@ -109,6 +113,8 @@ class BackupAdmin(BackupCalls):
         Raises KafkaError: BackupUnusable if there is no backup, or a remaining cut is damaged; ObjectStoreFailed.
         Raises ValueError if neither `keep` nor `older_than` is given.
         """
+        from ...backup.prune import plan_pruning, prune
+
         if keep is None and older_than is None:
             raise ValueError("prune_backup: keep or older_than says which cuts are deleted")
         store = _store(url)
@@ -152,7 +158,9 @@ class BackupAdmin(BackupCalls):
         the cluster has such a topic, or no progress is made; ObjectStoreFailed. Raises ValueError for an invalid URL,
         expression, `as_of` or `listen`.
         """
-        # The server and its certificates take a while to load, and most programs restore nothing.
+        from ...backup.catalog import chosen_cut
+        from ...backup.plans import restore_plan
+        from ...backup.reading import read_catalog, read_cut
         from .restore import Restore, prepare
         from .restore_endpoint import endpoint_for, listen_address
 
@@ -185,6 +193,8 @@ def _untold(*progress: object) -> None:
 
 def _store(url: str) -> ObjectStore:
     """Return the store of a URL. Raises ValueError that names the parameter."""
+    from ...backup.reading import backup_store
+
     try:
         return backup_store(url)
     except ValueError as error:
@@ -201,6 +211,8 @@ def _check_patterns(**patterns: str | None) -> None:
 
 
 def _cut_or_time(as_of: AsOf) -> CutId | int:
+    from ...backup.names import cut_id
+
     if not isinstance(as_of, str):
         return _milliseconds(as_of)
     found = cut_id(as_of)

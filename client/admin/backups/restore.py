@@ -25,7 +25,7 @@ from ...backup.names import PartitionFolder, SegmentName
 from ...backup.plans import RestorePlan
 from ...backup.reading import segments_of
 from ...backup.serving import CutServer
-from ...backup.values import Restoration, RestoredTopic, RestoreProgress, backup_cut, offsets_of
+from ...backup.values import Restoration, RestoredTopic, RestoreProgress
 from ...backup.verify import segment_fault
 from ...failures import BackupRefused, BackupUnusable
 from ...objects.store import ObjectStore
@@ -183,13 +183,13 @@ class Restore:
         for part in self._prepared.partitions:
             sizes[part.topic.name] = sizes.get(part.topic.name, 0) + part.size
         return Restoration(
-            backup_cut(cut),
+            cut.described(),
             tuple(
                 RestoredTopic(
                     topic.name,
                     self._plan.renamed.get(topic.name, topic.name),
                     len(topic.partitions),
-                    offsets_of(topic),
+                    topic.offsets,
                     sizes.get(topic.name, 0),
                 )
                 for topic in self._plan.topics

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ...backup.catalog import Catalog
@@ -17,19 +17,18 @@ from ...backup.cut_file import (
     BackedPartition,
     BackedTopic,
     CutFile,
-    MissedRecords,
     written,
 )
 from ...backup.lanes import in_lanes
 from ...backup.lease import WATCHED_S, Lease, take_lease
 from ...backup.names import CutId, CutName, PartitionFolder
 from ...backup.reading import read_cut
-from ...backup.values import BackupCut, BackupProgress, backup_cut
+from ...backup.values import BackupCut, BackupProgress, MissedRecords
 from ...connections.metadata import TopicInfo
 from ...failures import BackupRefused
-from ...lifecycle import UsedWithAwait
 from ...objects.store import ObjectStore
 from ...records import TopicPartition
+from .backup import Backup
 from .calls import BackupCalls
 from .cluster import FoundCut, SourceOfBackup
 from .copying import CopiedRange, PartitionCopy
@@ -51,23 +50,12 @@ class _Copied:
     size: int = 0
 
 
-class Backup(UsedWithAwait):
-    """A run that makes backups of one cluster into one store, and keeps other runs away until it is closed.
-
-        async with await admin.open_backup("file:///var/spool", topics="orders") as backup:
-            first = await backup.cut()
-            second = await backup.cut()
-        print(first.copied, second.copied)
-
-    The run renews a sign of life in the store meanwhile.
-    """
-
-    # One writer: the event loop.
+class BackupRun:
+    """A run of backups of one cluster into one store. One writer: the event loop. Ends with `close`."""
 
     def __init__(
         self, source: SourceOfBackup, admin: BackupCalls, store: ObjectStore, lease: Lease, reached: Reached
     ) -> None:
-        """Keep the parts. `Admin.open_backup` makes them."""
         self._admin = admin
         self._store = store
         self._lease = lease
@@ -75,18 +63,8 @@ class Backup(UsedWithAwait):
         self._reached = reached
         self._number = 0
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-
-    async def cut(self, *, progress: Callable[[BackupProgress], None] | None = None) -> BackupCut:
-        """Copy what is new in the cluster up to a consistent cut, and return the cut once it is durable.
-
-        `progress` is called with the progress meanwhile. After a failure the next call continues with what was copied.
-        Raises KafkaError: also ObjectStoreFailed, and BackupRefused if another run has taken over.
-        """
+    async def cut(self, progress: Progress | None) -> BackupCut:
+        """Make a cut; see `Backup.cut`."""
         self._number += 1
         await self._lease.check()
         cut = CutId(self._lease.epoch, self._number)
@@ -97,11 +75,10 @@ class Backup(UsedWithAwait):
         await self._lease.check()
         await self._store.put_new(CutName(cut, found.time_ms).key, written(file))
         await self._lease.check()
-        return backup_cut(file, sum(each.size for each in copied))
+        return file.described(sum(each.size for each in copied))
 
     async def close(self) -> None:
-        """Give the store free for the next run. If the store does not answer, the next run watches whether this one is
-        alive."""
+        """Give the store free; see `Backup.close`."""
         await self._lease.release()
 
     # copying
@@ -261,7 +238,7 @@ async def open_backup(
     source = SourceOfBackup(admin, topics, groups)
     lease, catalog = await take_lease(store, lambda text: tell(BackupProgress(waits_for=text)), watched_s)
     try:
-        return Backup(source, admin, store, lease, await _reached(store, catalog, source))
+        return Backup(BackupRun(source, admin, store, lease, await _reached(store, catalog, source)))
     except BaseException:
         await lease.release()
         raise
