@@ -167,7 +167,7 @@ def _page_rows(rows: pa.Table) -> int:
 
     With Iceberg's default, 20,000 rows of 1 KB become one page of 20 MB, after a dictionary of as many bytes.
     """
-    largest: int = max((column.nbytes for column in rows.columns), default=0)
+    largest = max((column.nbytes for column in rows.columns), default=0)
     fitting: int = LOOK_BYTES * rows.num_rows // max(1, largest)
     return max(1, min(PAGE_ROWS_MAX, fitting))
 

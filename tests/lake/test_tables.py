@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -234,6 +235,24 @@ def test_rows_of_many_partitions_are_in_a_file_for_each_in_their_order(catalog: 
     for values, records in written:
         found = [record["offset"] for record in records]
         assert found == [n for n, day in enumerate(days) if (n % 2, day) == values]
+
+
+def test_a_dictionary_of_large_values_is_given_up_at_its_limit(catalog: Catalog) -> None:
+    chance = random.Random(1)
+    rows = [
+        {"ottla": {"partition": 0, "offset": offset}, "value": chance.randbytes(1_000)}
+        for offset in range(4_000)
+    ]
+    files = DataFiles(opened(catalog).table)
+    files.add(pa.Table.from_pylist(rows, schema=RAW_SCHEMA))
+    [file] = files.finish()
+    group = pq.read_metadata(file.file_path.removeprefix("file://")).row_group(0)
+    [column] = [
+        group.column(number)
+        for number in range(group.num_columns)
+        if group.column(number).path_in_schema == "value"
+    ]
+    assert column.data_page_offset - column.dictionary_page_offset < 2.5e6 < column.total_compressed_size
 
 
 def test_the_place_of_a_lake_is_a_folder_or_a_catalog(tmp_path: Path) -> None:
