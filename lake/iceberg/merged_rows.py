@@ -21,8 +21,9 @@ from ..record_columns import OTTLA, RAW_SCHEMA
 from .schemas import RECORD, shape
 
 BYTES_AT_ONCE: Final = 64 * 1024 * 1024
-"""Bytes, before compression, of the row groups that are read at the same time, unless two files have more."""
-FILES_AT_ONCE: Final = 200
+"""Bytes of the files that are read at the same time, unless two files take more."""
+FILE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes that an open file takes beside a row group before compression: streams, dictionaries, and rows that wait."""
 ROWS_AT_ONCE: Final = 2_048
 """Rows of a file that are decoded at once."""
 DECODED_BYTES: Final = 1024 * 1024
@@ -39,8 +40,8 @@ class FileRows:
     def __init__(self, table: Table, file: DataFile, columns: Sequence[str] = ()) -> None:
         """`columns`: the columns to read, by their full names; without any, all."""
         self.file = file
-        self.row_group_bytes = 0
-        """The bytes of the largest row group before compression, once the file is open."""
+        self.bytes_when_open = 0
+        """The bytes of memory that the file takes at most, once it is open."""
         self._table = table
         self._schema = table.schema().select(*columns) if columns else table.schema()
         self._opened = ExitStack()
@@ -49,7 +50,7 @@ class FileRows:
         with ExitStack() as opened:
             stream = opened.enter_context(self._table.io.new_input(self.file.file_path).open())
             self._parquet = pq.ParquetFile(stream, buffer_size=STREAM_BYTES)
-            self.row_group_bytes = max(self._group_bytes(), default=0)
+            self.bytes_when_open = FILE_BYTES + max(self._group_bytes(), default=0)
             self._opened = opened.pop_all()
         return self
 
@@ -78,7 +79,8 @@ class FileRows:
             physical.field_ids,
         )
         names = [field.name for field in prune_columns(physical, _leaves(self._schema), False).fields]
-        for batch in self._parquet.iter_batches(batch_size=self._rows_at_once(), columns=names):
+        # Each thread would keep memory of its own.
+        for batch in self._parquet.iter_batches(self._rows_at_once(), columns=names, use_threads=False):
             yield pa.Table.from_batches(
                 [
                     _to_requested_schema(
@@ -118,8 +120,8 @@ def readable_together(table: Table, files: Iterable[DataFile]) -> Iterator[list[
                 ExitStack() as fresh
             ):  # It closes the file if the set before it is the last that is asked for.
                 rows = fresh.enter_context(FileRows(table, file))
-                total = sum(other.row_group_bytes for other in together) + rows.row_group_bytes
-                if len(together) >= FILES_AT_ONCE or (len(together) >= 2 and total > BYTES_AT_ONCE):
+                total = sum(other.bytes_when_open for other in (*together, rows))
+                if len(together) >= 2 and total > BYTES_AT_ONCE:
                     yield together
                     opened.close()
                     together = []

@@ -211,7 +211,7 @@ def test_files_of_a_former_partitioning_are_rewritten_in_the_new_one(catalog: Ca
 
 
 def test_few_files_are_open_at_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merged_rows, "FILES_AT_ONCE", 3)
+    monkeypatch.setattr(merged_rows, "BYTES_AT_ONCE", int(3.5 * merged_rows.FILE_BYTES))
     append(opened(catalog), 0, 16)
     done = compact(catalog, NAME)
     assert done.replaced == 15 + 5 + 1
