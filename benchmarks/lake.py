@@ -2,13 +2,14 @@
 
     python -m benchmarks.lake [--rows N] [--seconds S] [--record FILE]
 
-Three brokers, replication factor 3, records of 1,000 bytes in four partitions. Four parts:
+Three brokers, replication factor 3, records of 1,000 bytes in four partitions. Five parts:
 
 - raw: `ottla lake run --once` writes all rows as they are. Rows per second, MB per second of values, CPU seconds of the
   worker, and the most memory that its processes held (VmHWM).
 - json: the same for values that are objects of JSON with five fields.
 - lag: a producer sends 2,000 rows a second to a running worker, which commits every second. The lag of a row is the
   time from its timestamp until the table's metadata with it is written.
+- compact: `ottla lake compact` rewrites the files of the part before, one of each second.
 - killed: both writers are killed with SIGKILL behind a commit of the table, and start again. Rows that are in the table
   twice are counted. Spark's foreachBatch appends with pyiceberg, as there is no runtime of Iceberg for this Spark.
 """
@@ -201,6 +202,14 @@ def lags_ms(bootstrap: str, folder: Path, seconds: int) -> list[float]:
     return sorted(_lags(table))[:-1]  # without the first row, which waited for the table
 
 
+def compaction_reading(folder: Path, rows: int) -> Reading:
+    """Compact the small files of the table of the lag."""
+    began = time.monotonic()
+    run = Run(["ottla", "lake", "compact", "--lake", str(folder / "paced")], folder / "compact.log")
+    run.wait()
+    return _reading(run, rows, rows * BYTES, time.monotonic() - began)
+
+
 def _paced(seconds: int) -> Iterator[bytes]:
     began = time.monotonic()
     for number, value in enumerate(raw_values(seconds * PACED)):
@@ -301,6 +310,8 @@ def main() -> int:
                 parsed = worker_reading(cluster.bootstrap, folder, "json", args.rows)
             with console.status("lag"):
                 lags = lags_ms(cluster.bootstrap, folder, args.seconds)
+            with console.status("compact"):
+                compacted = compaction_reading(folder, args.seconds * PACED)
             with console.status("killed"):
                 killed = duplicates(cluster.bootstrap, folder, args.rows)
     table = Table("", "rows/s", "MB/s", "rows per CPU s", "memory, MiB", "rows twice after kill -9")
@@ -308,6 +319,7 @@ def main() -> int:
     for label, reading, twice in (
         ("ottla lake, raw", asdict(raw), str(int(killed["ottla lake"]["twice"]))),
         ("ottla lake, json", asdict(parsed), ""),
+        ("ottla lake compact", asdict(compacted), ""),
         ("foreachBatch and pyiceberg", by_batch, f"{int(by_batch['twice']):,}"),
     ):
         figures = (reading[name] for name in ("rows_per_s", "mb_per_s", "rows_per_cpu_s", "rss_mib"))
@@ -321,6 +333,7 @@ def main() -> int:
             rows=args.rows,
             raw=asdict(raw),
             json=asdict(parsed),
+            compact=asdict(compacted),
             lag_ms=percentiles,
             killed=killed,
         )
