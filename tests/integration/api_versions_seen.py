@@ -21,6 +21,7 @@ import pkgutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -158,7 +159,7 @@ def render(seen: Seen, releases: Mapping[str, str]) -> str:
         cells = [", ".join(map(str, sorted(seen[client].get(key, ())))) for client in clients]
         lines.append(f"| {key} | {api_name(key)} | " + " | ".join(cells) + " |")
     of = ", ".join(f"{client} {releases[client]}" for client in clients)
-    return "\n".join([*lines, "", f"Seen of {of}."])
+    return "\n".join([*lines, "", textwrap.fill(f"Seen of {of}.", 120)])
 
 
 def table_of(page: str) -> Seen:
