@@ -12,10 +12,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -30,8 +30,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 </dependency></dependencies></project>
 """
 
-INTEGRATION_SOURCES = Path(__file__).parent / "integration" / "java"
-_SERVER_SOURCE = INTEGRATION_SOURCES / "ToolServer.java"
+_SOURCES = Path(__file__).parent / "integration" / "java"
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options of a short-lived JVM, for which optimising compilation does not pay."""
 _FLAGS = ("-Xmx256m", *QUICK)
@@ -80,9 +79,9 @@ def jdk_tool(name: str, *arguments: str | Path) -> list[str]:
     return [name, *(f"-J{option}" for option in QUICK), *map(str, arguments)]
 
 
-def compiled_command(source: Path) -> list[str]:
-    """Return the argv of a Java program of this repository, with Kafka's jars on its class path. Needs `javac` once."""
-    return ["java", *_FLAGS, "-cp", f"{_compiled(source)}:{jars()}/*", source.stem]
+def compiled_command(program: str) -> list[str]:
+    """Return the argv of a program in `integration/java/`, with Kafka's jars on its class path. Needs `javac` once."""
+    return ["java", *_FLAGS, "-cp", f"{_compiled()}:{jars()}/*", program]
 
 
 def run(main_class: str, *arguments: str, timeout_s: float = 90) -> str:
@@ -94,6 +93,58 @@ def run(main_class: str, *arguments: str, timeout_s: float = 90) -> str:
     return done.stdout
 
 
+class Answering:
+    """A program in `integration/java/` that answers each line of JSON by another one, until it is closed.
+
+    `before` is called in its process before it starts.
+    """
+
+    def __init__(self, program: str, before: Callable[[], None] | None = None) -> None:
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the program
+        self._process = subprocess.Popen(
+            compiled_command(program),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
+            preexec_fn=before,
+        )
+
+    def ask(self, question: object) -> Any:
+        """Return the answer to a question. Fails the test if the program has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            self._complaints.seek(0)
+            code = self._process.wait(10)
+            raise AssertionError(f"the JVM ended with {code} in {question}: {self._complaints.read()}")
+        return json.loads(line)
+
+    def close(self) -> None:
+        """Kill the program."""
+        self._process.kill()
+        self._process.communicate()
+        self._complaints.close()
+
+
+class Refused(Exception):
+    """An error of a Java client: the name of its class, and its message."""
+
+
+class Clients(Answering):
+    """A program whose clients do one call after the other."""
+
+    def call(self, do: str, **arguments: object) -> Any:
+        """Return the value of a call. Raises Refused."""
+        answer = self.ask({"do": do} | arguments)
+        if "error" in answer:
+            raise Refused(answer["error"], answer["message"])
+        return answer["value"]
+
+
 class Tools:
     """Kafka's tools in one JVM while the block lasts.
 
@@ -101,27 +152,18 @@ class Tools:
     """
 
     def __init__(self) -> None:
-        self._server: subprocess.Popen[str] | None = None
-        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the tools
+        self._server: Answering | None = None
 
     def __enter__(self) -> Self:
         if shutil.which("javac") is not None:
-            self._server = subprocess.Popen(
-                compiled_command(_SERVER_SOURCE),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._complaints,
-                text=True,
-            )
+            self._server = Answering("ToolServer")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._server is not None:
-            self._server.kill()
-            self._server.communicate()
-        self._complaints.close()
+            self._server.close()
 
     def run(self, main_class: str, *arguments: str, status: int = 0) -> str:
         """Run a tool to its end and return its output, followed by its errors. Fails on another exit status."""
@@ -135,16 +177,7 @@ class Tools:
         if self._server is None:
             done = subprocess.run(command(*argv), capture_output=True, text=True, timeout=90, check=False)
             return done.returncode, done.stdout + done.stderr
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(argv) + "\n")
-        self._server.stdin.flush()
-        line = self._server.stdout.readline()
-        if not line:
-            self._complaints.seek(0)
-            code = self._server.wait(10)
-            raise AssertionError(f"the JVM ended with {code} in {argv}: {self._complaints.read()}")
-        answer = json.loads(line)
+        answer = self._server.ask(argv)
         return int(answer["status"]), str(answer["out"] + answer["err"])
 
 
@@ -155,14 +188,16 @@ def tools() -> Iterator[Tools]:
         yield started
 
 
-def _compiled(source: Path) -> Path:
-    """Return the folder with a source's classes, which are compiled once."""
-    folder = CACHE / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+def _compiled() -> Path:
+    """Return the folder with the classes of all sources, which are compiled once."""
+    sources = sorted(_SOURCES.glob("*.java"))
+    content = b"".join(source.read_bytes() for source in sources)
+    folder = CACHE / f"classes-{hashlib.sha256(content).hexdigest()[:12]}"
     libs = jars()
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            argv = jdk_tool("javac", "-cp", f"{libs}/*", "-d", folder, source)
+            argv = jdk_tool("javac", "-cp", f"{libs}/*", "-d", folder, *sources)
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             (folder / "complete").touch()

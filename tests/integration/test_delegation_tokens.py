@@ -427,7 +427,7 @@ async def test_javas_clients_go_on_while_a_token_is_renewed_and_end_with_it(clus
 
     Once the token is expired, none gets in again.
     """
-    program = await asyncio.to_thread(java.compiled_command, java.INTEGRATION_SOURCES / "TokenClients.java")
+    program = await asyncio.to_thread(java.compiled_command, "TokenClients")
     token = await new_token(cluster)
     topic = f"t-{uuid.uuid4().hex}"
     async with admin_of(cluster, "bob") as bob:

@@ -70,7 +70,7 @@ def case(chance: random.Random) -> Iterator[tuple[str, bool | None]]:
 def test_kafkas_authorizer_decides_the_same() -> None:
     lines = [line for seed in range(CASES) for line in case(random.Random(seed))]
     done = subprocess.run(
-        java.compiled_command(java.INTEGRATION_SOURCES / "AuthorizerAnswers.java"),
+        java.compiled_command("AuthorizerAnswers"),
         input="".join(f"{line}\n" for line, _ in lines),
         capture_output=True,
         text=True,

@@ -70,7 +70,7 @@ def test_kafka_makes_the_same_names() -> None:
     chance = random.Random(1)
     cases = [(random_rule(chance), random_principal(chance)) for _ in range(CASES)]
     done = subprocess.run(
-        java.compiled_command(java.INTEGRATION_SOURCES / "KerberosNames.java"),
+        java.compiled_command("KerberosNames"),
         input="".join(f"{rule}\t{principal}\n" for rule, principal in cases),
         capture_output=True,
         text=True,

@@ -87,7 +87,7 @@ def other_language(
 @pytest.mark.java
 @java.needs_java
 def test_java(secured: TlsCluster) -> None:
-    other_language(secured, "java", java.compiled_command(java.INTEGRATION_SOURCES / "SecuredClients.java"))
+    other_language(secured, "java", java.compiled_command("SecuredClients"))
 
 
 @needs_go

@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import json
 import signal
-import subprocess
 import sys
 import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import aiokafka
 import aiokafka.errors
@@ -437,31 +435,31 @@ class _JavaProducer(Producer):
         settings = {"bootstrap.servers": client.bootstrap, "retry.backoff.ms": "20"}
         if transactional_id is not None:
             settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
-        self._tell("open", settings=settings)
+        self._call("open", settings=settings)
 
     def begin(self) -> None:
-        self._tell("begin")
+        self._call("begin")
 
     def send(self, topic: str, partition: int, value: bytes) -> None:
-        self._tell("send", topic=topic, partition=partition, value=value.decode())
+        self._call("send", topic=topic, partition=partition, value=value.decode())
 
     def flush(self) -> None:
-        self._tell("flush")
+        self._call("flush")
 
     def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        self._tell("offsets", group=group, topic=topic, offsets={str(p): o for p, o in offsets.items()})
+        self._call("offsets", group=group, topic=topic, offsets={str(p): o for p, o in offsets.items()})
 
     def commit(self) -> None:
-        self._tell("commit")
+        self._call("commit")
 
     def abort(self) -> None:
-        self._tell("abort")
+        self._call("abort")
 
     def close(self) -> None:
-        self._tell("close")
+        self._call("close")
 
-    def _tell(self, what: str, **more: object) -> None:
-        self._client.tell({"do": what, "name": self._name, **more})
+    def _call(self, do: str, **arguments: object) -> None:
+        self._client.call(do, name=self._name, **arguments)
 
 
 class Java(TransactionalClient):
@@ -469,15 +467,7 @@ class Java(TransactionalClient):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
-        source = java.INTEGRATION_SOURCES / "TransactionalClients.java"
-        self._jvm = subprocess.Popen(
-            java.compiled_command(source),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            preexec_fn=_die_at_once_with_parent,
-        )
+        self._clients = java.Clients("TransactionalClients", before=_die_at_once_with_parent)
 
     def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
         return _JavaProducer(self, transactional_id, timeout_ms)
@@ -487,30 +477,21 @@ class Java(TransactionalClient):
             "bootstrap.servers": self.bootstrap,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
         }
-        found = self.tell({"do": "read", "topic": topic, "settings": settings})
+        found = self.call("read", topic=topic, settings=settings)
         return [Read(Place(partition, offset), value.encode()) for partition, offset, value in found]
 
-    def tell(self, what: dict[str, object]) -> list[Any]:
-        """Send one command; errors become `Failed`."""
-        assert self._jvm.stdin is not None
-        assert self._jvm.stdout is not None
-        self._jvm.stdin.write(json.dumps(what) + "\n")
-        self._jvm.stdin.flush()
-        line = self._jvm.stdout.readline()
-        assert line, f"the JVM ended in {what}"
-        answer = json.loads(line)
-        if "error" in answer:
-            _raise_java(answer["error"], answer["message"])
-        return list(answer["values"])
+    def call(self, do: str, **arguments: object) -> Any:
+        """Return the value of a call; errors become `Failed`."""
+        fencing = {"ProducerFencedException", "InvalidProducerEpochException"}
+        try:
+            return self._clients.call(do, **arguments)
+        except java.Refused as error:
+            name, message = error.args
+            kind = Fenced if name in fencing or "ProducerFenced" in message else Failed
+            raise kind(message) from error
 
     def close(self) -> None:
-        self._jvm.kill()
-        self._jvm.communicate()
-
-
-def _raise_java(name: str, message: str) -> NoReturn:
-    fencing = {"ProducerFencedException", "InvalidProducerEpochException"}
-    raise (Fenced if name in fencing or "ProducerFenced" in message else Failed)(message)
+        self._clients.close()
 
 
 def _die_at_once_with_parent() -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from tests import java
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.conftest import create
 from tests.integration.history import SMALL_CLUSTER
@@ -24,17 +22,9 @@ from tests.integration.share_groups import (
     unfinished,
     wait_until_finished,
 )
-from tests.programs.jvm import Jars, needs_jdk
+from tests.programs.jvm import needs_jdk
 
 pytestmark = [pytest.mark.java, pytest.mark.short, needs_jdk, pytest.mark.timeout(300)]
-CLIENTS = Jars(
-    "kafka-share-clients",
-    (
-        "org.apache.kafka:kafka-clients:4.4.0",
-        "com.fasterxml.jackson.core:jackson-databind:2.19.4",
-        "org.slf4j:slf4j-nop:1.7.36",
-    ),
-)
 PARTITIONS = 3
 LOCK_MS = 2_000
 WAIT_S = 90.0
@@ -50,45 +40,27 @@ class Taken(NamedTuple):
     delivery: int
 
 
-class Failed(Exception):
-    """An error of a client, by the name of its class."""
-
-
 class Clients:
-    """Share consumers in one JVM, which do one call after the other."""
+    """Share consumers in one JVM."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
+        self._program = java.Clients("ShareClients")
 
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            CLIENTS.command("ShareClients.java"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def ask(self, name: str, do: str, **more: object) -> Any:
-        """Return what a call of a consumer returns. Raises Failed."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"name": name, "do": do} | more) + "\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
-        if "error" in answer:
-            raise Failed(answer["error"], answer["message"])
-        return answer["value"]
+    def call(self, name: str, do: str, **arguments: object) -> Any:
+        """Return the value of a call of a consumer. Raises java.Refused."""
+        return self._program.call(do, name=name, **arguments)
 
     def open(self, name: str, group: str, topic: str, **settings: str) -> Member:
         """Open a consumer whose settings have `_` for a dot."""
         given = {name.replace("_", "."): value for name, value in settings.items()}
         given |= {"bootstrap.servers": self._bootstrap, "group.id": group}
-        self.ask(name, "open", topic=topic, settings=given)
+        self.call(name, "open", topic=topic, settings=given)
         return Member(self, name)
+
+    def close(self) -> None:
+        """Kill the JVM, with consumers that are open."""
+        self._program.close()
 
 
 class Member:
@@ -99,7 +71,7 @@ class Member:
 
     def poll(self) -> list[Taken]:
         """Return the records of a poll; none after a second."""
-        return [Taken(*row) for row in self._clients.ask(self._name, "poll", ms=POLL_MS)]
+        return [Taken(*row) for row in self._clients.call(self._name, "poll", ms=POLL_MS)]
 
     def take(self) -> list[Taken]:
         """Return the records of the first poll with some."""
@@ -111,24 +83,24 @@ class Member:
     def acknowledge(self, records: list[Taken], kind: str) -> None:
         """Acknowledge records with the next poll or commit."""
         places = [record[:2] for record in records]
-        self._clients.ask(self._name, "acknowledge", places=places, type=kind)
+        self._clients.call(self._name, "acknowledge", places=places, type=kind)
 
     def commit(self) -> dict[int, str]:
         """Send acknowledgements. Returns the name of an error by partition; empty for success."""
-        found = self._clients.ask(self._name, "commit")
+        found = self._clients.call(self._name, "commit")
         return {int(partition): error for partition, error in found.items()}
 
     def told(self) -> list[tuple[int, int, str]]:
         """Return partition, offset and error of the acknowledgements whose outcome the callback has told."""
-        return [tuple(row) for row in self._clients.ask(self._name, "told")]
+        return [tuple(row) for row in self._clients.call(self._name, "told")]
 
     def lock_ms(self) -> int:
         """Return the duration of locks that the broker has told; -1 before."""
-        return int(self._clients.ask(self._name, "lock"))
+        return int(self._clients.call(self._name, "lock"))
 
     def close(self) -> None:
         """Close the consumer, which sends its acknowledgements."""
-        self._clients.ask(self._name, "close")
+        self._clients.call(self._name, "close")
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +117,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.fixture(scope="module")
 def clients(cluster: RunningCluster) -> Iterator[Clients]:
-    with Clients(cluster.bootstrap) as started:
-        yield started
+    started = Clients(cluster.bootstrap)
+    yield started
+    started.close()
 
 
 class Queue(NamedTuple):
@@ -239,7 +212,7 @@ def test_a_member_must_acknowledge_before_it_polls_again(
     produce(cluster, queue.topic, range(1))
     member = explicit(clients, "forgetful", queue)
     records = member.take()
-    with pytest.raises(Failed, match="IllegalStateException"):
+    with pytest.raises(java.Refused, match="IllegalStateException"):
         member.poll()
     member.acknowledge(records, "ACCEPT")
     member.close()

@@ -1,7 +1,5 @@
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -18,35 +16,20 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/**
- * Kafka's producers and consumers, told what to do by lines such as {"do":"begin","name":"a"}; each is answered by one
- * line: {"values":[...]}, or {"error":"ProducerFencedException","message":"..."}.
- */
+/** Kafka's transactional producers, and readers of their records, driven by calls. */
 public final class TransactionalClients {
     private static final Duration LONG = Duration.ofSeconds(60);
     private static final Map<String, KafkaProducer<byte[], byte[]>> PRODUCERS = new HashMap<>();
 
-    public static void main(String[] arguments) throws Exception {
-        ObjectMapper json = new ObjectMapper();
-        BufferedReader asked = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line; (line = asked.readLine()) != null; ) {
-            Map<String, Object> answer;
-            try {
-                answer = Map.of("values", obey(json.readTree(line)));
-            } catch (RuntimeException error) {
-                answer = Map.of("error", error.getClass().getSimpleName(), "message", String.valueOf(error));
-            }
-            System.out.println(json.writeValueAsString(answer));
-            System.out.flush();
-        }
-        System.exit(0);
+    public static void main(String[] arguments) throws IOException {
+        Calls.answer(TransactionalClients::obey);
     }
 
     private static List<?> obey(JsonNode asked) {
         String name = asked.path("name").asText();
         KafkaProducer<byte[], byte[]> producer = PRODUCERS.get(name);
         switch (asked.get("do").asText()) {
-            case "open" -> open(name, settings(asked));
+            case "open" -> open(name, Calls.settings(asked));
             case "begin" -> producer.beginTransaction();
             case "send" -> producer.send(new ProducerRecord<>(
                 asked.get("topic").asText(), asked.get("partition").asInt(), null, bytes(asked.get("value"))));
@@ -57,7 +40,7 @@ public final class TransactionalClients {
                 offsets(asked), new ConsumerGroupMetadata(asked.get("group").asText()));
             case "close" -> PRODUCERS.remove(name).close(Duration.ZERO);
             case "read" -> {
-                return read(asked.get("topic").asText(), settings(asked));
+                return read(asked.get("topic").asText(), Calls.settings(asked));
             }
             default -> throw new IllegalArgumentException(asked.toString());
         }
@@ -96,12 +79,6 @@ public final class TransactionalClients {
         asked.get("offsets").fields().forEachRemaining(one -> found.put(
             new TopicPartition(asked.get("topic").asText(), Integer.parseInt(one.getKey())),
             new OffsetAndMetadata(one.getValue().asLong())));
-        return found;
-    }
-
-    private static Map<String, Object> settings(JsonNode asked) {
-        Map<String, Object> found = new HashMap<>();
-        asked.get("settings").fields().forEachRemaining(one -> found.put(one.getKey(), one.getValue().asText()));
         return found;
     }
 

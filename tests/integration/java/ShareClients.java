@@ -1,8 +1,5 @@
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.nio.charset.StandardCharsets;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -14,10 +11,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/**
- * Kafka's share consumers, told what to do by lines such as {"do":"poll","name":"a","ms":1000}; each is answered by one
- * line: {"value":...}, or {"error":"InvalidRecordStateException","message":"..."}.
- */
+/** Kafka's share consumers, driven by calls. */
 public final class ShareClients {
     private static final Map<String, KafkaShareConsumer<String, String>> CONSUMERS = new HashMap<>();
     /** Records that the program has and has not acknowledged, by consumer and place. */
@@ -25,20 +19,8 @@ public final class ShareClients {
     /** Outcomes that the callback has told, by consumer. */
     private static final Map<String, List<List<Object>>> TOLD = new HashMap<>();
 
-    public static void main(String[] arguments) throws Exception {
-        ObjectMapper json = new ObjectMapper();
-        BufferedReader asked = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line; (line = asked.readLine()) != null; ) {
-            Map<String, Object> answer;
-            try {
-                answer = Map.of("value", obey(json.readTree(line)));
-            } catch (RuntimeException error) {
-                answer = Map.of("error", error.getClass().getSimpleName(), "message", String.valueOf(error));
-            }
-            System.out.println(json.writeValueAsString(answer));
-            System.out.flush();
-        }
-        System.exit(0);
+    public static void main(String[] arguments) throws IOException {
+        Calls.answer(ShareClients::obey);
     }
 
     private static Object obey(JsonNode asked) {
@@ -69,10 +51,8 @@ public final class ShareClients {
     }
 
     private static void open(String name, JsonNode asked) {
-        Map<String, Object> settings = new HashMap<>();
-        asked.get("settings").fields().forEachRemaining(one -> settings.put(one.getKey(), one.getValue().asText()));
         KafkaShareConsumer<String, String> opened =
-            new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+            new KafkaShareConsumer<>(Calls.settings(asked), new StringDeserializer(), new StringDeserializer());
         List<List<Object>> told = new ArrayList<>();
         opened.setAcknowledgementCommitCallback((offsets, error) -> offsets.forEach((partition, several) ->
             several.forEach(offset -> told.add(
