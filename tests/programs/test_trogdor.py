@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from tests.cluster import RunningCluster
+from tests.integration.share_groups import from_the_beginning
 from tests.programs.clients import cluster as cluster
 from tests.programs.jvm import Jars, needs_jdk
 from tests.programs.process import Program
 from tests.programs.topics import Output, create_topics
 
 pytestmark = [pytest.mark.java, needs_jdk, pytest.mark.timeout(400)]
-VERSION = "4.3.0"  # trogdor 4.4.0 names artifacts that are missing on Maven Central
+VERSION = "4.3.1"  # trogdor is not on Maven Central as 4.4.0
 TROGDOR = Jars("trogdor", (f"org.apache.kafka:trogdor:{VERSION}", "org.slf4j:slf4j-simple:1.7.36"))
 WAIT_S = 120.0
 PARTITIONS = 2
@@ -74,9 +75,16 @@ def test_every_message_makes_its_round_trip(cluster: RunningCluster, tmp_path: P
         assert task.status() == {"totalUniqueSent": RECORDS, "totalReceived": RECORDS}
 
 
+def received(task: Task) -> list[int]:
+    """Return the number of records that each consumer of a workload has received."""
+    return [status["totalMessagesReceived"] for status in task.status().values()]
+
+
 def test_transactions_are_written_and_read(cluster: RunningCluster, tmp_path: Path) -> None:
     create_topics(cluster, "bench", partitions=PARTITIONS)
     common = {"targetMessagesPerSec": 200, "maxMessages": RECORDS}
+    group = from_the_beginning(cluster.bootstrap, "queue", share__isolation__level="read_committed")
+    share = Task(cluster, tmp_path, "ShareConsumeBench", shareGroup=group, activeTopics=["bench"], **common)
     consume = Task(
         cluster,
         tmp_path,
@@ -95,6 +103,7 @@ def test_transactions_are_written_and_read(cluster: RunningCluster, tmp_path: Pa
         **common,
     )
     with ExitStack() as running:
+        running.enter_context(share)
         running.enter_context(consume)
         running.enter_context(produce)
         read = Output(cluster.bootstrap, "bench", PARTITIONS)
@@ -104,8 +113,8 @@ def test_transactions_are_written_and_read(cluster: RunningCluster, tmp_path: Pa
         read.wait_for(RECORDS, WAIT_S)
         assert set(Counter(key for key, _ in read.messages).values()) == {1}
         assert len(read.messages) == RECORDS
-        received = [worker_status["totalMessagesReceived"] for worker_status in consume.status().values()]
-        assert received == [RECORDS]
+        assert received(consume) == [RECORDS]
+        assert received(share) == [RECORDS]
 
 
 def test_connections_come_and_go(cluster: RunningCluster, tmp_path: Path) -> None:
