@@ -42,7 +42,11 @@ class Arrivals:
     @property
     def next_lane(self) -> Hashable:
         """The lane of the record at `at`."""
-        return self._choice.lane_of(self.records[self.at]) if self._lanes is None else self._lanes[self.at]
+        if (
+            self._lanes is None and self.at == 0
+        ):  # Those behind the first may have a series, which needs no lanes.
+            return self._choice.lane_of(self.records[0])
+        return self.lanes[self.at]
 
     @property
     def has_broken_lanes(self) -> bool:

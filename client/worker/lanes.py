@@ -24,7 +24,8 @@ class Lanes(Generic[TaskT]):
     """The lanes of one worker, and the order in which their heads start."""
 
     def __init__(self) -> None:
-        self._lanes: dict[Hashable, deque[TaskT]] = {}
+        self._lanes: dict[Hashable, TaskT | deque[TaskT]] = {}
+        """The tasks of each lane. Most lanes have a single task, and no queue."""
         self._ready: deque[TaskT] = deque()
         """The heads that may start. The head of any other lane was taken, and is not back yet."""
 
@@ -40,12 +41,13 @@ class Lanes(Generic[TaskT]):
 
     def add(self, task: TaskT) -> None:
         """Add a task behind the others of its lane."""
-        lane = self._lanes.get(task.lane)
-        if lane is None:
-            self._lanes[task.lane] = deque((task,))
+        lane = self._lanes.setdefault(task.lane, task)
+        if lane is task:
             self._ready.append(task)
-        else:
+        elif isinstance(lane, deque):
             lane.append(task)
+        else:
+            self._lanes[task.lane] = deque((lane, task))
 
     def take(self) -> TaskT | None:
         """Take the next head that may start, None if there is none. It blocks its lane until `put_back` or `leave`."""
@@ -58,6 +60,10 @@ class Lanes(Generic[TaskT]):
     def leave(self, task: TaskT) -> None:
         """Remove a taken head, so that the next task of its lane may start."""
         lane = self._lanes[task.lane]
+        if lane is task:
+            del self._lanes[task.lane]
+            return
+        assert isinstance(lane, deque), "a task left the lane of another task"
         head = lane.popleft()
         assert head is task, "a task left the lane whose head is another task"
         while lane and lane[0].dropped:
@@ -71,12 +77,17 @@ class Lanes(Generic[TaskT]):
         """Remove tasks that do not run: heads, taken or not, and tasks behind them."""
         for task in tasks:
             task.dropped = True
-        heads = [task for task in tasks if self._lanes[task.lane][0] is task]
+        heads = [task for task in tasks if self._head(task.lane) is task]
         self._ready = deque(head for head in self._ready if not head.dropped)
         for head in heads:
             self.leave(head)
 
+    def _head(self, name: Hashable) -> TaskT:
+        lane = self._lanes[name]
+        return lane[0] if isinstance(lane, deque) else lane
+
     def lengths(self) -> list[tuple[Hashable, int]]:
         """Return the lanes, and their numbers of tasks."""
         # A copy, as other threads may ask while the loop changes the lanes.
-        return [(lane, len(tasks)) for lane, tasks in list(self._lanes.items())]
+        lanes = list(self._lanes.items())
+        return [(lane, len(tasks) if isinstance(tasks, deque) else 1) for lane, tasks in lanes]
