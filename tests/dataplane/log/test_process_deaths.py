@@ -222,7 +222,9 @@ def test_headers_that_are_skimmed_tell_as_much_as_headers_that_are_read(
             patch.setattr(segment_scan, "skim", skim)
             try:
                 found.append(_recovered(folder, recovery_point=0, log_start=0, only_process_died=True))
-            except AssertionError as broken:  # A damaged header may have numbers that no broker writes together.
+            except (
+                AssertionError
+            ) as broken:  # A damaged header may have numbers that no broker writes together.
                 assert bit is not None
                 found.append(str(broken))
     assert found[0] == found[1]
