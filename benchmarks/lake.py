@@ -191,7 +191,8 @@ def lags_ms(bootstrap: str, folder: Path, seconds: int) -> list[float]:
     run = Run(lake_words(bootstrap, lake, "paced"), folder / "paced.log")
     try:
         fill(bootstrap, "paced", raw_values(1))
-        _wait(lambda: _table(lake, "lake.paced") is not None, run)
+        _wait(lambda: _count(lake, "lake.paced") == 1, run)
+        _keep_metadata(lake, "lake.paced")
         fill(bootstrap, "paced", _paced(seconds))
         _wait(lambda: _count(lake, "lake.paced") == seconds * PACED + 1, run)
     finally:
@@ -200,6 +201,14 @@ def lags_ms(bootstrap: str, folder: Path, seconds: int) -> list[float]:
     table = _table(lake, "lake.paced")
     assert table is not None
     return sorted(_lags(table))[:-1]  # without the first row, which waited for the table
+
+
+def _keep_metadata(lake: Path, name: str) -> None:
+    """Let a table keep all its metadata, whose times are read later. The worker would delete the oldest."""
+    table = _table(lake, name)
+    assert table is not None
+    with table.transaction() as changes:
+        changes.set_properties({"write.metadata.previous-versions-max": "10000"})
 
 
 def compaction_reading(folder: Path, rows: int) -> Reading:
