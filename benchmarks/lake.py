@@ -40,6 +40,7 @@ from ottla.sync import Admin
 
 from .clusters import ottla_cluster
 from .cpu import tree_cpu_s
+from .lake_by_batch import PER_BATCH
 from .lake_by_batch import TABLE as OF_SPARK
 from .rounds import record
 
@@ -309,6 +310,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=SECONDS, help="length of the part with lag")
     parser.add_argument("--record", type=Path, help="append the readings to this file")
     args = parser.parse_args()
+    if args.rows <= PER_BATCH:
+        parser.error(f"--rows is more than {PER_BATCH}: Spark's writer is killed in its second micro-batch")
     console = Console()
     with tempfile.TemporaryDirectory(prefix="bench-lake-") as name:
         folder = Path(name)
