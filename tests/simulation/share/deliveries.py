@@ -41,6 +41,9 @@ class Session:
     broker: int
     alive_s: float = -1.0
     """Time at which the last request was sent that the session answered."""
+    forgotten: dict[int, float] = field(default_factory=dict)
+    """Times at which the broker had removed partitions from the session. The end of the session releases no record of
+    these."""
 
 
 @dataclass(slots=True)
@@ -147,9 +150,13 @@ class Deliveries:
 
     def _holds(self, place: Place, delivery: Delivery, at_s: float) -> bool:
         """Return whether the member surely holds the record at this time."""
-        if at_s >= delivery.sent_s + self.lock_s - CLOCK_S or delivery.session.alive_s <= at_s:
+        if at_s >= delivery.sent_s + self.lock_s - CLOCK_S:
+            return False
+        session = delivery.session
+        is_forgotten = session.forgotten.get(place.partition, -1.0) > delivery.sent_s
+        if session.alive_s <= at_s and not is_forgotten:
             return False
         return not any(
-            each.session is delivery.session and delivery.received_s <= each.sent_s <= at_s
+            each.session is session and delivery.received_s <= each.sent_s <= at_s
             for each in self.acknowledgements[place]
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.client.connections.cluster import Cluster
@@ -17,6 +17,7 @@ from ottla.protocol.messages.share_fetch import (
     AcknowledgeTopic,
     FetchPartition,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareFetchRequest,
@@ -45,9 +46,26 @@ from .deliveries import (
 
 FETCH_VERSION = 2
 WAIT_MS = 250
-ACTIONS: dict[int | None, float] = {ACCEPT: 60, RELEASE: 20, REJECT: 4, GAP: 2, None: 14}
+Actions = Mapping[int | None, float]
 """Relative frequencies of acknowledgements; None leaves the record to the end of its lock."""
 PAUSE_S = 0.05
+FORGOTTEN_S = 1.5
+"""Time for which a member takes no records of a partition that it has removed from a session. The locks end before."""
+
+
+class Temper(NamedTuple):
+    """The way in which a member works."""
+
+    changes: float
+    """Share of the turns after which it closes its session or removes a partition."""
+    actions: Actions
+
+
+TEMPERS = (
+    Temper(0.02, {ACCEPT: 60, RELEASE: 20, REJECT: 4, GAP: 2, None: 14}),
+    Temper(0.25, {ACCEPT: 30, RELEASE: 10, REJECT: 2, GAP: 1, None: 50}),
+)
+"""A steady member, and a restless member, which holds many records while it closes sessions."""
 
 Leaderships = Callable[[int], Leadership | None]
 """The present leadership of a partition, as the quorum knows it."""
@@ -79,6 +97,7 @@ class ShareMember:
         self.chance: Random = workload.chance()
         self.member_id = str(UUID(int=self.chance.getrandbits(128)))
         self.assigned: set[int] = set()
+        self.temper = self.chance.choice(TEMPERS)
         self._epoch = JOIN_EPOCH
         self._coordinator: int | None = None
         self._tells_all = True
@@ -167,7 +186,8 @@ class ShareMember:
     def _action(self) -> int | None:
         if self.workload.over:
             return ACCEPT
-        return self.chance.choices(list(ACTIONS), list(ACTIONS.values()))[0]
+        actions = self.temper.actions
+        return self.chance.choices(list(actions), list(actions.values()))[0]
 
 
 class Taker:
@@ -178,6 +198,7 @@ class Taker:
         self._ledger, self._now = member.deliveries, member.workload.now
         self._epoch = 0
         self._known: set[int] = set()
+        self._resting: dict[int, float] = {}
         self._session = Session(member.name, broker)
         self._connection: Connection | None = None
         self._due: dict[int, tuple[Held, list[AcknowledgementBatch]]] = {}
@@ -214,6 +235,7 @@ class Taker:
             index
             for index, partition in topic.partitions.items()
             if partition.leader == self._broker and index in member.assigned
+            if self._resting.get(index, 0.0) <= self._now()
         }
         if not led and not self._known:
             await asyncio.sleep(PAUSE_S)
@@ -229,10 +251,27 @@ class Taker:
         await self._fetch(topic.id, led)
         if member.chance.random() < 0.3:
             await asyncio.sleep(member.chance.uniform(0.0, 0.4))
-        if self._epoch and not member.workload.over and member.chance.random() < 0.02:
+        if self._epoch and not member.workload.over and member.chance.random() < member.temper.changes:
+            await self._change(topic.id)
+
+    async def _change(self, topic_id: bytes) -> None:
+        """Remove a partition from the session, or close the session, or do both."""
+        chance = self._member.chance
+        drawn = chance.random()
+        if drawn < 0.6 and self._known:
+            await self._forget(topic_id, chance.choice(sorted(self._known)))
+        if drawn > 0.3:
             await self._close()
 
-    async def _fetch(self, topic_id: bytes, led: set[int]) -> None:
+    async def _forget(self, topic_id: bytes, index: int) -> None:
+        """Remove a partition from the session, whose records stay with the member until their locks end."""
+        self._due.pop(index, None)
+        await self._fetch(topic_id, set(), forgotten=[index])
+        self._session.forgotten[index] = self._now()
+        self._resting[index] = self._now() + FORGOTTEN_S
+        self._ledger.counts["partitions forgotten"] += 1
+
+    async def _fetch(self, topic_id: bytes, led: set[int], forgotten: Sequence[int] = ()) -> None:
         member, acknowledged = self._member, {} if not self._epoch else self._take_due()
         named = sorted((led - self._known) | acknowledged.keys())
         partitions = [
@@ -250,17 +289,22 @@ class Taker:
             batch_size=100,
             share_acquire_mode=member.chance.choice((0, 1)),
             topics=[FetchTopic(topic_id=topic_id, partitions=partitions)] if partitions else [],
+            forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=[*forgotten])]
+            if forgotten
+            else [],
         )
         before = {index: member.leadership(index) for index in led | self._known}
         sent_s, acks = self._now(), self._noted(acknowledged)
         response: ShareFetchResponse = await self._ask(request)
         self._check(response.error_code, sent_s)
-        self._known |= led
+        self._known = (self._known | led).difference(forgotten)
         stale = False
         for topic in response.responses:
             for row in topic.partitions:
                 self._finish(acks.get(row.partition_index, ()), row.acknowledge_error_code)
                 stale |= bool(row.error_code)
+                if row.acquired_records and row.partition_index not in self._known:
+                    raise InvariantBroken("a session has its partitions alone", f"{row.partition_index}")
                 self._delivered(row, sent_s, before.get(row.partition_index))
         if stale:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

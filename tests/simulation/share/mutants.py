@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -15,10 +16,10 @@ from ottla.dataplane.share.leader.share_sessions import ShareSessions
 from ottla.dataplane.share.leader.write_queue import PendingChange, Written
 from ottla.dataplane.share.limits import ShareLimits
 from ottla.dataplane.share.partition import SharePartition
-from ottla.dataplane.share.sessions import SessionKey, ShareSession
+from ottla.dataplane.share.sessions import SessionKey, SharedPartition, ShareSession
 from ottla.dataplane.share.state.shard import StateShard
 from ottla.dataplane.share.state.stored_state import ShareState, StoredShareState
-from ottla.dataplane.share.states import Acquired, Available, State
+from ottla.dataplane.share.states import Acquired, Available, State, StateBatch
 from ottla.dataplane.share.transitions import Transition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.find_coordinator import SharePartition as Key
@@ -101,11 +102,34 @@ def state_not_read() -> Iterator[None]:
     class WithoutBatches(SharePartition):
         @classmethod
         def restore(
-            cls, limits: ShareLimits, start_offset: int, _batches: Any, _pending: Any = ()
+            cls, limits: ShareLimits, start_offset: int, _batches: Iterable[StateBatch]
         ) -> SharePartition:
             return restore(limits, start_offset, ())
 
     with patch.object(share_partitions, "SharePartition", WithoutBatches):
+        yield
+
+
+@mutant(
+    "counts-begin-again",
+    "a new leader counts deliveries from the first on",
+    history=_OWN,
+    needs="records that are released before and after their partition gets a new leader",
+    where="share",
+)
+def counts_begin_again() -> Iterator[None]:
+    """A record at which each member stops was delivered three times of four. The next leader delivers it four times
+    more."""
+    restore = SharePartition.restore
+
+    class WithoutCounts(SharePartition):
+        @classmethod
+        def restore(
+            cls, limits: ShareLimits, start_offset: int, batches: Iterable[StateBatch]
+        ) -> SharePartition:
+            return restore(limits, start_offset, [batch._replace(delivery_count=0) for batch in batches])
+
+    with patch.object(share_partitions, "SharePartition", WithoutCounts):
         yield
 
 
@@ -219,12 +243,12 @@ def lock_never_ends() -> Iterator[None]:
 def session_ends_everywhere() -> Iterator[None]:
     """A member holds records of two leaders. Its connection to one leader breaks, and the other leader delivers its
     records to another member at once."""
-    ended: list[SessionKey] = []
+    ended: list[tuple[SessionKey, frozenset[int]]] = []
     seen: dict[int, int] = {}
     release, loaded, take = ShareSessions._release, LedPartition.loaded, LedPartition.take
 
     def ends(self: ShareSessions, session: ShareSession, ending: AcknowledgeRound) -> None:
-        ended.append(session.key)
+        ended.append((session.key, frozenset(map(id, self._partitions))))
         release(self, session, ending)
 
     def begins(self: LedPartition, *state: Any) -> None:
@@ -233,8 +257,8 @@ def session_ends_everywhere() -> Iterator[None]:
 
     def takes(self: LedPartition, member_id: str, appetite: Appetite) -> Taken | None:
         sessions, seen[id(self)] = ended[seen[id(self)] :], len(ended)
-        for session in sessions:
-            if session.group_id == self.key.group_id:
+        for session, of_its_leader in sessions:
+            if session.group_id == self.key.group_id and id(self) not in of_its_leader:
                 self.release(session.member_id, lambda _error: None)
         return take(self, member_id, appetite)
 
@@ -243,6 +267,30 @@ def session_ends_everywhere() -> Iterator[None]:
         patch.object(LedPartition, "loaded", begins),
         patch.object(LedPartition, "take", takes),
     ):
+        yield
+
+
+@mutant(
+    "session-ends-in-all-partitions",
+    "the end of a share session releases the member's records in all partitions of the leader",
+    history="KIP-932 releases the records in the partitions of the session, as confluentinc/librdkafka#5508 does",
+    needs="a member that removes a partition from its session, and closes the session while it holds records of it",
+    where="share",
+)
+def session_ends_in_all_partitions() -> Iterator[None]:
+    """A member takes a record, and removes the partition from its session, since it has enough to do. Then it closes
+    the session. Another member gets the record while the first is at work with it."""
+    release = ShareSessions._release
+
+    def ends(self: ShareSessions, session: ShareSession, ending: AcknowledgeRound) -> None:
+        for led in self._partitions:
+            key = SharedPartition(led.key.topic_id, led.key.partition)
+            if led.key.group_id == session.key.group_id and led.share is not None and key not in session:
+                with suppress(KafkaError):
+                    led.release(session.key.member_id, lambda _error: None)
+        release(self, session, ending)
+
+    with patch.object(ShareSessions, "_release", ends):
         yield
 
 
@@ -279,6 +327,7 @@ MUTANTS: dict[str, Mutant] = {
         failed_write_counts,
         former_leader_writes,
         state_not_read,
+        counts_begin_again,
         snapshot_without_batches,
         count_sinks_at_release,
         last_delivery_shared,
@@ -286,6 +335,7 @@ MUTANTS: dict[str, Mutant] = {
         start_offset_over_a_hole,
         lock_never_ends,
         session_ends_everywhere,
+        session_ends_in_all_partitions,
         waits_for_data_alone,
     )
 }

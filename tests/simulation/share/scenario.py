@@ -41,7 +41,7 @@ from .members import ShareMember
 TOPIC: Final = "accounts"
 """Its name comes first, so that faults of the first partition hit it."""
 GROUP: Final = "queue"
-PARTITIONS: Final = 2
+PARTITIONS: Final = 3
 LOCK_MS: Final = 1_000
 LIMIT: Final = 4
 FORM_S: Final = 20.0
@@ -78,7 +78,7 @@ WEIGHTS: Final = {
     "kill of all": 1,
     "power loss of all": 1,
     "flapping link": 1,
-    "elections": 4,
+    "elections": 12,
 }
 
 

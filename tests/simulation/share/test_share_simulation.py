@@ -26,6 +26,7 @@ SEEN = frozenset(
         "fault: kill",
         "fault: pause",
         "finished",
+        "partitions forgotten",
         "redeliveries",
         "sessions closed",
         "written",
@@ -34,14 +35,13 @@ SEEN = frozenset(
 """Branches that the seeds must cover together."""
 
 
-@pytest.mark.timeout(300)
-def test_no_seed_breaks_a_promise(tmp_path: Path) -> None:
-    totals = tmp_path / "totals.json"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.simulation.share.run", "--processes", "1"),
-            *("--seeds", SEEDS, "--totals", str(totals)),
-        ],
+FOUND_FROM = {"session-ends-everywhere": 13, "session-ends-in-all-partitions": 8}
+"""Seeds from which on a mutant is found soon that needs a coincidence."""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation.share.run", "--processes", "1", *arguments],
         cwd=ROOT,
         env=os.environ | {"PYTHONHASHSEED": "0"},
         capture_output=True,
@@ -49,8 +49,23 @@ def test_no_seed_breaks_a_promise(tmp_path: Path) -> None:
         timeout=280,
         check=False,
     )
+
+
+@pytest.mark.timeout(300)
+def test_no_seed_breaks_a_promise(tmp_path: Path) -> None:
+    totals = tmp_path / "totals.json"
+    done = run("--seeds", SEEDS, "--totals", str(totals))
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
     assert not SEEN - {name for name, count in json.loads(totals.read_text()).items() if count}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", FOUND_FROM)
+def test_a_session_that_ends_for_too_many_records_is_found(name: str) -> None:
+    first = FOUND_FROM[name]
+    done = run("--mutant", name, "--until-found", "--seeds", f"{first}-{first + 30}")
+    assert done.returncode == 1, done.stdout[-20_000:] + done.stderr[-2_000:]
+    assert "one member holds a record" in done.stdout
 
 
 @pytest.mark.parametrize("name", MUTANTS)
