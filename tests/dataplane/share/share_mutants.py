@@ -10,10 +10,19 @@ from unittest.mock import patch
 from ottla.dataplane.share import partition as partition_module
 from ottla.dataplane.share.acknowledgements import AcknowledgedRange
 from ottla.dataplane.share.acquisition import Acquisition
-from ottla.dataplane.share.limits import ShareLimits
+from ottla.dataplane.share.limits import AcquireMode, ShareLimits
 from ottla.dataplane.share.partition import SharePartition
 from ottla.dataplane.share.state_runs import StateRuns
-from ottla.dataplane.share.states import Acquired, Changing, DurableState, State, StateBatch, durable_batch
+from ottla.dataplane.share.states import (
+    ARCHIVED,
+    Acquired,
+    Changing,
+    DurableState,
+    Pending,
+    State,
+    StateBatch,
+    durable_batch,
+)
 from ottla.dataplane.share.transitions import Transition
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -202,4 +211,65 @@ def unwritten_count_in_the_snapshot() -> Iterator[None]:
         return durable_batch(first, last, state.after if isinstance(state, Changing) else state)
 
     with patch.object(partition_module, "durable_batch", after):
+        yield
+
+
+@mutant
+def count_lost_at_failover() -> Iterator[None]:
+    """A new leader counts deliveries from the first on, so a record that no member can process comes back too often."""
+    restored = partition_module._restored
+
+    def uncounted(batch: StateBatch) -> State:
+        return restored(batch._replace(delivery_count=0))
+
+    with patch.object(partition_module, "_restored", uncounted):
+        yield
+
+
+@mutant
+def pending_record_released_with_its_session() -> Iterator[None]:
+    """The end of a session releases a record whose acknowledgement is part of an open transaction."""
+
+    def release(self: SharePartition, member_id: str) -> Transition:
+        transition = self._begin()
+        for first, last, state in self._runs.all_runs():
+            if isinstance(state, Acquired | Pending) and state.member_id == member_id:
+                self._change(transition, first, last, self._put_back)
+        return self._seal(transition)
+
+    with patch.object(SharePartition, "release", release):
+        yield
+
+
+@mutant
+def record_limit_exceeded() -> Iterator[None]:
+    """A fetch takes the rest of a batch beyond its maximum of records, as before KIP-1206."""
+    init = Acquisition.__init__
+
+    def in_whole_batches(self: Acquisition, *arguments: Any) -> None:
+        init(self, *arguments[:-1], AcquireMode.BATCH_OPTIMISED)
+
+    with patch.object(Acquisition, "__init__", in_whole_batches):
+        yield
+
+
+@mutant
+def dead_record_without_a_letter() -> Iterator[None]:
+    """A record is archived before its dead letter is written, and lost if that fails. Apache Kafka 4.4 logs "Failed to
+    write to DLQ, proceeding to ARCHIVED regardless"."""
+    with patch.object(SharePartition, "_dead", lambda *_args: ARCHIVED):
+        yield
+
+
+@mutant
+def aborted_record_delivered() -> Iterator[None]:
+    """A read_committed group gets the records of aborted transactions."""
+    with patch.object(SharePartition, "archive", lambda *_args: None):
+        yield
+
+
+@mutant
+def start_offset_behind_the_log() -> Iterator[None]:
+    """The start offset stays at records that retention or DeleteRecords has removed."""
+    with patch.object(SharePartition, "archive_below", lambda *_args: None):
         yield

@@ -80,9 +80,11 @@ async def test_a_record_waits_while_its_letter_cannot_be_written(
     caplog.set_level(logging.WARNING)
     broker.office.topics.clear()
     member = await rejecting(broker, 2)
-    await until(lambda: broker.partitions.counters.failed_letters >= 2, "two attempts")
-    assert broker.led().letters.waiting == 1
+    await until(lambda: broker.partitions.counters.failed_letters, "an attempt")
     assert broker.persister.state().states == {}
+    await until(lambda: broker.partitions.counters.failed_letters >= 2, "two attempts")
+    assert broker.persister.state().states == {}
+    assert broker.led().letters.waiting == 1
     await member.acknowledge((1, 1, [ACCEPT]))
     assert acquired(await member.fetch()) == [], "the record is not delivered again"
     assert caplog.text.count("1 records wait for their dead letters") == 1, "one line for one reason"

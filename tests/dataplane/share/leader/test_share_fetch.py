@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.share_fetch import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+)
 from ottla.protocol.records.record_batch import walk_batches
 
 from .share_broker import (
@@ -187,6 +192,45 @@ async def test_an_error_of_acknowledgements_concerns_their_partition_alone(broke
     refused = await stranger.acknowledge((0, 0, [ACCEPT]))
     assert outcome(refused).error_code == ErrorCode.INVALID_RECORD_STATE
     assert outcome(await member.acknowledge((0, 0, [ACCEPT]), (1, 2, [GAP, RELEASE]))).error_code == 0
+
+
+async def test_a_wrong_acknowledgement_spoils_no_other_partition(broker: ShareBroker) -> None:
+    broker.delete(ID)
+    broker.create(TOPIC, ID, 2)
+    broker.write(1)
+    broker.write(1, index=1)
+    member = Member(broker)
+    left = {0, 1}
+    while left:
+        response = await member.fetch(partitions=[0, 1], max_wait_ms=20_000)
+        left -= {index for index in left if acquired(response, index)}
+    batches = {
+        index: AcknowledgementBatch(first_offset=0, last_offset=last, acknowledge_types=[ACCEPT])
+        for index, last in ((0, 5), (1, 0))
+    }
+    named = [
+        AcknowledgePartition(partition_index=index, acknowledgement_batches=[batch])
+        for index, batch in batches.items()
+    ]
+    answer = await member.acknowledge(topics=[AcknowledgeTopic(topic_id=ID, partitions=named)])
+    assert outcome(answer, 0).error_code == ErrorCode.INVALID_REQUEST
+    assert outcome(answer, 1).error_code == 0
+    assert broker.persister.state(partition=1).start_offset == 1
+
+
+async def test_a_closed_session_keeps_the_locks_of_a_partition_that_it_has_forgotten(
+    broker: ShareBroker,
+) -> None:
+    broker.write(1)
+    member, other = Member(broker), Member(broker, "n")
+    assert await member.take() == [(0, 0, 1)]
+    await member.fetch(forgotten=[0])
+    member.epoch = -1
+    await member.fetch()
+    assert acquired(await other.fetch(max_wait_ms=50)) == []
+    member.epoch = 0
+    await member.fetch()
+    assert outcome(await member.acknowledge((0, 0, [ACCEPT]))).error_code == 0
 
 
 async def test_a_closed_session_releases_its_records(broker: ShareBroker) -> None:
