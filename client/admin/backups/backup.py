@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from ...backup.values import BackupCut, BackupProgress
 from ...lifecycle import UsedWithAwait
 
-if TYPE_CHECKING:  # Most programs with an admin client make no backup.
-    from .run import BackupRun
+
+class CutMaker(Protocol):
+    """The copying of a cluster. `run.py` has it, which is loaded when a program makes a backup."""
+
+    async def cut(self, progress: Callable[[BackupProgress], None] | None) -> BackupCut:
+        """Copy what is new, and return the new cut. Raises KafkaError."""
+
+    async def close(self) -> None:
+        """Give the store free."""
 
 
 class Backup(UsedWithAwait):
@@ -23,7 +30,7 @@ class Backup(UsedWithAwait):
     The run renews a sign of life in the store meanwhile.
     """
 
-    def __init__(self, run: BackupRun) -> None:
+    def __init__(self, run: CutMaker) -> None:
         """Keep the run. `Admin.open_backup` makes it."""
         self._run = run
 
