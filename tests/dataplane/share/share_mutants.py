@@ -22,6 +22,7 @@ from ottla.dataplane.share.states import (
     State,
     StateBatch,
     durable_batch,
+    without_lock,
 )
 from ottla.dataplane.share.transitions import Transition
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -217,12 +218,12 @@ def unwritten_count_in_the_snapshot() -> Iterator[None]:
 @mutant
 def count_lost_at_failover() -> Iterator[None]:
     """A new leader counts deliveries from the first on, so a record that no member can process comes back too often."""
-    restored = partition_module._restored
+    restored = partition_module.restored_state
 
     def uncounted(batch: StateBatch) -> State:
         return restored(batch._replace(delivery_count=0))
 
-    with patch.object(partition_module, "_restored", uncounted):
+    with patch.object(partition_module, "restored_state", uncounted):
         yield
 
 
@@ -230,9 +231,10 @@ def count_lost_at_failover() -> Iterator[None]:
 def pending_record_released_with_its_session() -> Iterator[None]:
     """The end of a session releases a record whose acknowledgement is part of an open transaction."""
 
-    def release(self: SharePartition, member_id: str) -> Transition:
-        transition = self._begin()
-        for first, last, state in self._runs.all_runs():
+    def release(self: SharePartition, member_id: str, now_ms: int) -> Transition:
+        runs, transition = self._runs, self._begin()
+        runs.update(runs.start, runs.end - 1, lambda state: without_lock(state, member_id, now_ms))
+        for first, last, state in runs.all_runs():
             if isinstance(state, Acquired | Pending) and state.member_id == member_id:
                 self._change(transition, first, last, self._put_back)
         return self._seal(transition)

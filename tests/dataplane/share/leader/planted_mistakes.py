@@ -124,19 +124,19 @@ def order_lost_at_failover() -> Iterator[None]:
 @seen_by(windows.test_a_renewed_lock_lasts_longer)
 def renewal_without_effect() -> Iterator[None]:
     """A renewed lock ends at its first deadline, and another member gets the record (KIP-1222)."""
-    with patch.object(SharePartition, "_renew", lambda *_args: None):
+    with patch.object(partition_module, "renewal", lambda _deadline_ms: lambda state: state):
         yield
 
 
 @seen_by(windows.test_a_record_released_with_a_delay_stays_unavailable_until_then)
 def delay_lost_at_failover() -> Iterator[None]:
     """A new leader delivers a released record before the end of its delay."""
-    restored = partition_module._restored
+    restored = partition_module.restored_state
 
     def undelayed(batch: StateBatch) -> State:
         return restored(batch._replace(not_before_ms=0))
 
-    with patch.object(partition_module, "_restored", undelayed):
+    with patch.object(partition_module, "restored_state", undelayed):
         yield
 
 
