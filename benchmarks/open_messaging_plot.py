@@ -28,11 +28,17 @@ def panels_of(results: Mapping[str, Mapping[str, Row]]) -> dict[str, tuple[Mappi
     found: dict[str, tuple[Mapping[str, Row], str]] = {}
     if "rates" in results:
         for share in SHARES:
-            percent = share * 100
-            found[f"{percent:.0f} % of the cluster's peak"] = results["rates"], RATE.format(percent)
+            beginning = RATE.format(share * 100)
+            found[_title(results["rates"], share, beginning)] = results["rates"], beginning
     if "mixed" in results:
         found["all loads at once"] = results["mixed"], MIXED
     return found
+
+
+def _title(rows: Mapping[str, Row], share: float, beginning: str) -> str:
+    """Return the title of a panel: the rate of all clusters, or the share of the peak if their rates differ."""
+    rates = {round(row[f"{beginning}records/s"], -2) for row in rows.values()}
+    return f"{rates.pop():,.0f} records a second" if len(rates) == 1 else f"{share:.0%} of the cluster's peak"
 
 
 def draw(results: Mapping[str, Mapping[str, Row]], file: Path) -> None:
