@@ -143,6 +143,8 @@ class Member:
         """Work on a record as the seed decides: finish, fail, reject, or take long. A silent record is finished at
         once."""
         chance, history = self.world.chance, self.world.history
+        if self.was_killed:
+            await self.call()  # Its process is gone, and works on nothing.
         try:
             started = history.start(self, record)
         except PromiseBroken as error:
