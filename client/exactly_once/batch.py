@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from ..producer import Producer
+from ..producing.deliveries import RecordDelivery
 from ..records import ConsumerRecord, TopicPartition
 
 
@@ -28,6 +29,18 @@ class NewRecord:
     partition: int | None = None
     timestamp_ms: int | None = None
     headers: Iterable[tuple[str, bytes | None]] = ()
+
+
+async def send_new(producer: Producer, new: NewRecord) -> RecordDelivery:
+    """Send a record, and return its delivery. Raises KafkaError."""
+    return await producer.send(
+        new.topic,
+        new.value,
+        new.key,
+        partition=new.partition,
+        timestamp_ms=new.timestamp_ms,
+        headers=new.headers,
+    )
 
 
 Made = NewRecord | Iterable[NewRecord] | AsyncIterable[NewRecord] | None

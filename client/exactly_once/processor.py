@@ -22,7 +22,7 @@ from ..lifecycle import ReadWithAwait
 from ..options import checks_options, group_of
 from ..producer import Producer
 from ..records import ConsumerRecord
-from .batch import INSIDE, ConsumedBatch, NewRecord, OnError, Transform, collected
+from .batch import INSIDE, ConsumedBatch, NewRecord, OnError, Transform, collected, send_new
 from .batch_transaction import BatchTransaction
 from .options import EXACTLY_ONCE_OPTIONS, ExactlyOnceOptions, ProcessingOptions, of_consumer, of_producer
 from .output import Output
@@ -170,14 +170,7 @@ class ExactlyOnce(ReadWithAwait):
                 until_s = loop.time() + self._max_batch_s
                 for count, record in enumerate(batch.records, 1):
                     for new in await self._made_of(record, transform, on_error):
-                        await batch.send(
-                            new.topic,
-                            new.value,
-                            new.key,
-                            partition=new.partition,
-                            timestamp_ms=new.timestamp_ms,
-                            headers=new.headers,
-                        )
+                        await send_new(self._work.producer_for(batch), new)
                     if self._finishing.is_set() or self._source.releasing or loop.time() >= until_s:
                         batch.shorten(count)
                         break

@@ -17,14 +17,14 @@ from ...protocol.messages.offsets import NO_GENERATION
 from ..backoff import Backoff
 from ..consumer import Consumer
 from ..consuming.group_metadata import ConsumerGroupMetadata
-from ..exactly_once.batch import NewRecord
+from ..exactly_once.batch import NewRecord, send_new
 from ..exactly_once.output import Output, cured_by_aborting
 from ..failures import TransactionFailed
 from ..producer import Producer
 from ..records import TopicPartition
 from .arrivals import RecordSeries
 from .partition_tasks import Task
-from .settling import REMOVED, News, close_soon, send_result
+from .settling import REMOVED, News, close_soon
 from .tasks import CommitDue, Tasks
 
 REFUSALS_UNTIL_REMOVED = 2
@@ -182,7 +182,7 @@ class InTransactions:
         await producer.begin_transaction()
         for _, results in batch:
             for new in results:
-                await send_result(producer, new)
+                await send_new(producer, new)
         # The membership of this moment belongs to the partitions: none of them was lost so far. If one is lost later,
         # the membership is an old one, and the coordinator refuses the offsets.
         member = self._consumer.group_metadata()

@@ -9,10 +9,9 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..exactly_once.batch import NewRecord
+from ..exactly_once.batch import NewRecord, send_new
 from ..exactly_once.output import Output
 from ..producer import Producer
-from ..producing.deliveries import RecordDelivery
 from .arrivals import RecordSeries
 from .options import WorkerSettings
 from .partition_tasks import Task
@@ -145,20 +144,8 @@ async def close_soon(output: Output) -> None:
             await output.stop()
 
 
-async def send_result(producer: Producer, new: NewRecord) -> RecordDelivery:
-    """Send a record of a handler, and return its delivery. Raises KafkaError."""
-    return await producer.send(
-        new.topic,
-        new.value,
-        new.key,
-        partition=new.partition,
-        timestamp_ms=new.timestamp_ms,
-        headers=new.headers,
-    )
-
-
 async def send_results(producer: Producer, results: Iterable[NewRecord]) -> None:
     """Send the records of a handler, and wait until all replicas have them. Raises KafkaError."""
-    deliveries = [await send_result(producer, new) for new in results]
+    deliveries = [await send_new(producer, new) for new in results]
     for delivery in deliveries:
         await delivery
