@@ -47,7 +47,7 @@ class TakenOver:
     cluster: str
     """Id of the cluster that the checkpoint names now."""
     replayed: bool = False
-    """Whether Spark will run `batch` again, too, with the same records."""
+    """True if Spark will run `batch` again, too, with the same records."""
 
 
 def take_over(
@@ -89,7 +89,7 @@ class LastBatch(NamedTuple):
 
     number: int
     is_replayed: bool = False
-    """Whether the batch may be missing in some of the query's sinks, and runs again."""
+    """True if the batch may be missing in some of the query's sinks, and runs again."""
 
 
 def batches_behind(batches: list[int], last: int) -> list[int]:

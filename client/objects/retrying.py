@@ -87,10 +87,9 @@ class RetryingStore:
             nonlocal pages
             try:
                 return await anext(pages, None)
-            except (
-                BaseException
-            ):  # An attempt that takes too long is cancelled, and a listing has ended then, too.
-                pages = self._store.pages(folder)  # from the beginning; objects already yielded are left out
+            except BaseException:
+                # A cancelled attempt, too, has ended the listing. From the beginning: known objects are left out.
+                pages = self._store.pages(folder)
                 raise
 
         while (page := await self._repeated("the objects were not listed", next_page)) is not None:
