@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from ottla.protocol.errors import KafkaError
@@ -73,3 +74,15 @@ def last_batch(query: StreamingQuery) -> int:
 def found(cluster: RunningCluster, topic: str) -> list[bytes]:
     """Return the committed values of a topic, sorted."""
     return values(SimpleNamespace(bootstrap_servers=cluster.bootstrap), topic)  # type: ignore[arg-type]
+
+
+def reading(spark: SparkSession, bootstrap: str) -> DataFrame:
+    """Return a stream of the numbered records from the first on."""
+    return (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.request.timeout.ms", 5000)
+        .option("subscribe", READ)
+        .option("startingOffsets", "earliest")
+        .load()
+    )

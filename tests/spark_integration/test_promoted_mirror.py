@@ -19,7 +19,15 @@ from ottla.protocol.errors import KafkaError
 from ottla.spark_integration import take_over
 from ottla.sync import Admin
 from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
-from tests.spark_integration.numbered_records import PARTITIONS, READ, WAIT_S, Writer, found, last_batch
+from tests.spark_integration.numbered_records import (
+    PARTITIONS,
+    READ,
+    WAIT_S,
+    Writer,
+    found,
+    last_batch,
+    reading,
+)
 
 WRITTEN = "results"
 BATCHES = 2
@@ -38,16 +46,9 @@ def clusters(tmp_path: Path) -> Iterator[tuple[RunningCluster, RunningCluster]]:
 
 
 def start(spark: SparkSession, bootstrap: str, folder: Path, **trigger: Any) -> StreamingQuery:
-    stream = (
-        spark.readStream.format("ottla")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("kafka.request.timeout.ms", 5000)
-        .option("subscribe", READ)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
     return (
-        stream.selectExpr("value")
+        reading(spark, bootstrap)
+        .selectExpr("value")
         .writeStream.format("ottla")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("kafka.request.timeout.ms", 5000)

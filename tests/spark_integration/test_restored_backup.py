@@ -22,7 +22,15 @@ from ottla.sync import Admin
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.restorations import backup_to, restore_from, run
 from tests.integration.restorations import store as store
-from tests.spark_integration.numbered_records import PARTITIONS, READ, WAIT_S, Writer, found, last_batch
+from tests.spark_integration.numbered_records import (
+    PARTITIONS,
+    READ,
+    WAIT_S,
+    Writer,
+    found,
+    last_batch,
+    reading,
+)
 
 WRITTEN, COPIES = "results", "copies"
 BATCHES = 2
@@ -48,12 +56,7 @@ def start(spark: SparkSession, bootstrap: str, checkpoint: Path, **trigger: Any)
             sink(frame, batch)
 
     return (
-        spark.readStream.format("ottla")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("kafka.request.timeout.ms", 5000)
-        .option("subscribe", READ)
-        .option("startingOffsets", "earliest")
-        .load()
+        reading(spark, bootstrap)
         .selectExpr("value")
         .writeStream.foreachBatch(write)
         .option("checkpointLocation", str(checkpoint))

@@ -21,10 +21,7 @@ async def end_in_silence(
                 await asyncio.sleep(0.01)
         cluster.pause(1)
         silence.set()
-        for worker in workers:
-            worker.stop()
-        async with asyncio.timeout(within_s):
-            await asyncio.gather(*running)
+        await _stop(workers, running, within_s)
     finally:
         cluster.resume(1)
     assert all(worker.stats().succeeded for worker in workers)
@@ -37,9 +34,14 @@ async def end_before_the_start(cluster: LocalCluster, workers: Sequence[Worker],
         running = [asyncio.create_task(worker.run()) for worker in workers]
         for _ in range(100):
             await asyncio.sleep(0)
-        for worker in workers:
-            worker.stop()
-        async with asyncio.timeout(within_s):
-            await asyncio.gather(*running)
+        await _stop(workers, running, within_s)
     finally:
         cluster.resume(1)
+
+
+async def _stop(workers: Sequence[Worker], running: Sequence[asyncio.Task[None]], within_s: float) -> None:
+    """Stop workers, and wait for their ends."""
+    for worker in workers:
+        worker.stop()
+    async with asyncio.timeout(within_s):
+        await asyncio.gather(*running)

@@ -100,6 +100,19 @@ def _log(folder: Path, config: LogConfig, *, start: int = 0, clean: bool = False
     )
 
 
+@dataclass(eq=False)
+class Replica:
+    """A replica, as the upkeep of logs sees it, which counts the moves of its log's start."""
+
+    log: PartitionLog
+    high_watermark: int
+    told: int = 0
+
+    def log_start_moved(self) -> None:
+        """Count a move."""
+        self.told += 1
+
+
 def _append(log: PartitionLog, count: int, timestamp: int = NOW, **fields: object) -> None:
     for _ in range(count):
         batch = make_batch(1, b"x" * 40, timestamp=timestamp, **fields)  # type: ignore[arg-type]
@@ -198,15 +211,6 @@ def test_jitter_rolls_segments_earlier_but_never_late(tmp_path: Path) -> None:
 
 
 def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> None:
-    @dataclass(eq=False)
-    class Replica:
-        log: PartitionLog
-        high_watermark: int
-        told: int = 0
-
-        def log_start_moved(self) -> None:
-            self.told += 1
-
     log = _log(tmp_path / "t-0", LogConfig(segment_bytes=250, retention_ms=1000))
     for sequence in range(9):
         _append(log, 1, NOW, producer=(7, 0, sequence))
@@ -254,15 +258,6 @@ def test_dropping_segments_renames_their_files_and_unlinks_none(tmp_path: Path) 
 
 
 def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> None:
-    @dataclass(eq=False)
-    class Replica:
-        log: PartitionLog
-        high_watermark: int
-        told: int = 0
-
-        def log_start_moved(self) -> None:
-            self.told += 1
-
     config = LogConfig(segment_bytes=250, retention_bytes=300, file_delete_delay_ms=1000)
     replicas: Held[Replica] = Held()
     for number in range(3):
@@ -299,6 +294,30 @@ def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> Non
     asyncio.run(scenario())
     for replica in replicas:
         replica.log.close(clean=False)
+
+
+def test_files_that_a_dead_process_had_renamed_are_unlinked_after_the_delay(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=250, retention_bytes=300, file_delete_delay_ms=1000)
+    dead = _log(tmp_path / "t-0", config)
+    _append(dead, 100)
+    assert dead.old_segments.retain(100, NOW)
+    dead.close(clean=False)
+    left = set(tmp_path.glob("*/*.deleted"))
+    assert left
+    log = _log(tmp_path / "t-0", config)
+    clock = [NOW]
+
+    async def keep() -> None:
+        return
+
+    upkeep = LogUpkeep(Held(Replica(log, 100)), keep, 1000, lambda: clock[0])
+
+    asyncio.run(upkeep.sweep())
+    assert set(tmp_path.glob("*/*.deleted")) == left
+    clock[0] += 1000
+    asyncio.run(upkeep.sweep())
+    assert not set(tmp_path.glob("*/*.deleted"))
+    log.close(clean=False)
 
 
 def test_no_segment_goes_before_a_snapshot_that_was_written_during_a_flush_is_durable(
