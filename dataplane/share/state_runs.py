@@ -51,17 +51,7 @@ class StateRuns:
 
     def runs(self, first: int, last: int) -> list[Run]:
         """Return the runs between two offsets, cut to these offsets and to the window."""
-        firsts, found = self._firsts, []
-        first, last = max(first, self.start), min(last, self.end - 1)
-        if first > last:
-            return []
-        index = bisect_right(firsts, first) - 1
-        behind = bisect_right(firsts, last)
-        while index < behind:
-            run_end = firsts[index + 1] if index + 1 < len(firsts) else self.end
-            found.append((max(first, firsts[index]), min(last, run_end - 1), self._states[index]))
-            index += 1
-        return found
+        return list(self.runs_in([(first, last)]))
 
     def runs_in(self, spans: Iterable[tuple[int, int]]) -> Iterator[Run]:
         """Yield the runs in ranges of offsets, as `runs` returns them for each. The ranges are in order, and do not
