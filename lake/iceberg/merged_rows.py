@@ -116,9 +116,8 @@ def readable_together(table: Table, files: Iterable[DataFile]) -> Iterator[list[
     together: list[FileRows] = []
     try:
         for file in files:
-            with (
-                ExitStack() as fresh
-            ):  # It closes the file if the set before it is the last that is asked for.
+            # A file is closed by its own stack if the set before it is the last that is asked for.
+            with ExitStack() as fresh:
                 rows = fresh.enter_context(FileRows(table, file))
                 total = sum(other.bytes_when_open for other in (*together, rows))
                 if len(together) >= 2 and total > BYTES_AT_ONCE:
