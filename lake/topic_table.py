@@ -15,6 +15,7 @@ from ..client.records import TopicPartition
 from ..client.transactions.cut_search import ReadPlace
 from ..protocol.settings.config_lake import RAW, UPSERT
 from .failures import TableRefused
+from .file_thread import FileThread
 from .iceberg.letters import letter_offsets
 from .iceberg.schemas import LETTERS_TABLE, TABLES, check_schema, partition_spec
 from .iceberg.tables import Epoch, LakeTable
@@ -134,22 +135,17 @@ class TopicTable:
         self.position = pending.end
 
     async def _read(self, end: TablePosition, left_out: frozenset[Offset] = frozenset()) -> int:
-        files: RowFiles | None = None
+        files = FileThread(lambda: self._new_files(left_out))
         rows = 0
-        done: tuple[list[DataFile], list[DataFile]] = ([], [])
         try:
             for range_ in self.position.ranges_to(end):
                 async with aclosing(read_range(self._topic, range_)) as batches:
                     async for batch in batches:
-                        if files is None:
-                            files = await asyncio.to_thread(self._new_files, left_out)
-                        await asyncio.to_thread(files.add, batch)
+                        await files.add(batch)
                         rows += batch.num_rows
-            if files is not None:
-                done = await asyncio.to_thread(files.finish)
+            done = await files.finish()
         except BaseException:
-            if files is not None:
-                await asyncio.to_thread(files.discard)
+            await files.discard()
             raise
         self._pending = _Pending(end, rows, *done)
         return rows

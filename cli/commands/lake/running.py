@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from ....dataplane.runtime.allocator import keep_freed_memory
 from ...connection.precedence import connection_of
 from ...nodes import logs
 from ...run_client import run_client
@@ -34,6 +35,7 @@ def _run(arguments: argparse.Namespace, signals: _Signals) -> int:
     from ....lake.worker import LakeOptions, LakeWorker
 
     logs.configure("info")
+    keep_freed_memory()
     options = LakeOptions(
         connection_of(arguments),
         place,
