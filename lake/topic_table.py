@@ -23,7 +23,7 @@ from .metrics import TableProgress
 from .position import PartitionReach, TablePosition, check_same_topic, cut_position
 from .row_files import JsonFiles, Offset, RawFiles, RowFiles
 from .settings import TableSettings
-from .window_reader import ReadTopic, read_range
+from .window_reader import TopicRecords
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class TopicTable:
         self,
         settings: TableSettings,
         catalog: Catalog,
-        topic: ReadTopic,
+        topic: TopicRecords,
         cluster_id: str,
         consent: Consent,
         progress: TableProgress,
@@ -139,7 +139,7 @@ class TopicTable:
         rows = 0
         try:
             for range_ in self.position.ranges_to(end):
-                async with aclosing(read_range(self._topic, range_)) as batches:
+                async with aclosing(self._topic.records(range_)) as batches:
                     async for batch in batches:
                         await files.add(batch)
                         rows += batch.num_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..client.connections.cluster import Cluster
 from ..client.consuming.assigned import FetchOptions
@@ -30,6 +30,19 @@ WAITING_BYTES_MAX = 32 * 1024 * 1024
 ALL = (1 << 31) - 1
 
 
+class TopicRecords(Protocol):
+    """A source of a topic's records."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+    @property
+    def id(self) -> bytes:
+        """The topic's id."""
+    def records(self, range_: PartitionRange) -> AsyncGenerator[pyarrow.RecordBatch, None]:
+        """Yield the records that belong to a partition's window, in the order of offsets."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadTopic:
     """The topic that is read, and the connections to its cluster."""
@@ -39,22 +52,21 @@ class ReadTopic:
     name: str
     id: bytes
 
+    async def records(self, range_: PartitionRange) -> AsyncGenerator[pyarrow.RecordBatch, None]:
+        """Yield the records that belong to a partition's window, in the order of offsets.
 
-async def read_range(topic: ReadTopic, range_: PartitionRange) -> AsyncGenerator[pyarrow.RecordBatch, None]:
-    """Yield the records that belong to a partition's window, in the order of offsets.
-
-    Raises KafkaError: OFFSET_OUT_OF_RANGE if retention has deleted records of the range, UNKNOWN_TOPIC_ID if the topic
-    was made anew, UnreadableRecords for a damaged batch, and others.
-    """
-    partition = TopicPartition(topic.name, range_.partition)
-    columns, end = Columns(with_headers=True), range_.window.end
-    async with aclosing(_counted(topic, partition, range_)) as batches:
-        async for counted in batches:
-            _decode(partition, counted, columns)
-            if columns.size >= BATCH_BYTES or columns.rows >= BATCH_ROWS:
-                yield record_batch(range_.partition, column_buffers(columns.finish()), end)
-    if columns.rows:
-        yield record_batch(range_.partition, column_buffers(columns.finish()), end)
+        Raises KafkaError: OFFSET_OUT_OF_RANGE if retention has deleted records of the range, UNKNOWN_TOPIC_ID if the
+        topic was made anew, UnreadableRecords for a damaged batch, and others.
+        """
+        partition = TopicPartition(self.name, range_.partition)
+        columns, end = Columns(with_headers=True), range_.window.end
+        async with aclosing(_counted(self, partition, range_)) as batches:
+            async for counted in batches:
+                _decode(partition, counted, columns)
+                if columns.size >= BATCH_BYTES or columns.rows >= BATCH_ROWS:
+                    yield record_batch(range_.partition, column_buffers(columns.finish()), end)
+        if columns.rows:
+            yield record_batch(range_.partition, column_buffers(columns.finish()), end)
 
 
 async def _counted(
