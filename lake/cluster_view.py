@@ -11,6 +11,7 @@ from ..client.admin import TOPIC_RESOURCE, Admin, Cut, CutOffset
 from ..client.admin.by_partition import settled
 from ..client.records import TopicPartition
 from ..client.transactions.cut_search import ReadPlace, largest_cut, within
+from ..protocol.cluster.mirror_table import MirrorPhase
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.list_offsets import EARLIEST
 from ..protocol.settings.config_key import ConfigError
@@ -84,6 +85,14 @@ class LakeView:
         found = await asyncio.gather(*(one(topic) for topic in names))
         return [settings for settings in found if settings is not None], errors
 
+    async def settings_of(self, table: str) -> TableSettings:
+        """Return the settings of the topic that is written to a table. Raises TableRefused if there is none."""
+        settings, _ = await self.tables()
+        found = next((given for given in settings if given.table == table), None)
+        if found is None:
+            raise TableRefused(f"no topic with ottla.lake.enable=true is written to table {table}")
+        return found
+
     async def topics(self, names: Iterable[str]) -> LakeTopics:
         """Return the current partitions of these topics. Raises TableRefused if a topic does not exist."""
         try:
@@ -103,6 +112,22 @@ class LakeView:
     async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets."""
         return settled(await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
+
+    async def copied_ends(self, topic: str) -> dict[int, int]:
+        """Return by partition the offset at which the records end that a restoration or a mirror has copied. Raises
+        TableRefused while a mirror copies the topic."""
+        for mirror in await self._admin.describe_mirrors():
+            if mirror.phase is not MirrorPhase.PROMOTED and any(copy.name == topic for copy in mirror.topics):
+                raise TableRefused(
+                    f"topic {topic!r} is still the copy of mirror {mirror.name!r}: promote the mirror, or let the "
+                    "restoration end"
+                )
+        ends = await self._admin.copied_ends([topic])
+        return {partition.partition: end for partition, end in ends.items()}
+
+    async def newest_cut(self, partitions: Collection[TopicPartition]) -> int:
+        """Return the commit index of the newest cut."""
+        return (await self._admin.find_cut(partitions)).commit_index
 
     async def next_cut(
         self, names: Collection[str], start: Mapping[TopicPartition, int], first: int, offsets_max: int

@@ -44,6 +44,16 @@ class PartitionRange(NamedTuple):
     window: Window
 
 
+class PartitionAhead(NamedTuple):
+    """A partition of which a table has more records than the topic."""
+
+    partition: int
+    offset: int
+    """The offset of the table's position."""
+    end: int
+    """The offset at which the records end that table and topic have in common."""
+
+
 @dataclass(frozen=True, slots=True)
 class TablePosition:
     """The position of a table in its topic."""
@@ -88,6 +98,22 @@ class TablePosition:
                 window = Window(before.offset, place.offset)
                 found.append(PartitionRange(index, before.open_from, window))
         return found
+
+    def ahead_of(self, ends: Mapping[int, int]) -> list[PartitionAhead]:
+        """Return the partitions that end before this position, in their order. A partition that `ends` lacks ends at
+        0."""
+        return [
+            PartitionAhead(index, place.offset, ends.get(index, 0))
+            for index, place in sorted(self.places.items())
+            if place.offset > ends.get(index, 0)
+        ]
+
+    def continued_by(self, now: TablePosition, newest_cut: int) -> TablePosition:
+        """Return these places as a position of the topic `now`, a copy of this position's topic.
+
+        The cluster of `now` has `newest_cut`, and numbers its next cuts from there on.
+        """
+        return replace(now, cut=min(self.cut, newest_cut), places=self.places)
 
     def lost(self, beginnings: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """Return by partition the first offset that is still to be read and the log start, where the log start is
@@ -152,17 +178,28 @@ def read_position(properties: Mapping[str, str | None]) -> TablePosition | None:
 
 def check_same_topic(position: TablePosition, now: TablePosition, table: str) -> None:
     """Check that a table's position is one of the topic `now`. Raises TableRefused."""
+    check_same_name(position, now, table)
+    if not is_same_topic(position, now):
+        raise TableRefused(
+            f"table {table} has records of topic {position.topic!r} with id {position.topic_id} in cluster "
+            f"{position.cluster}; today's topic has id {now.topic_id} in cluster {now.cluster}, so it was made anew. "
+            f"After a restoration, or the promotion of a mirror, `ottla lake take-over {table}` continues where the "
+            "table stands; `ottla lake run --accept-new` continues with the new topic's first record"
+        )
+
+
+def check_same_name(position: TablePosition, now: TablePosition, table: str) -> None:
+    """Check that a table's position is one of a topic with the name of `now`. Raises TableRefused."""
     if position.topic != now.topic:
         raise TableRefused(
             f"table {table} has records of topic {position.topic!r}, not of {now.topic!r}: give {now.topic!r} another "
             "ottla.lake.table"
         )
-    if (position.cluster, position.topic_id) != (now.cluster, now.topic_id):
-        raise TableRefused(
-            f"table {table} has records of topic {position.topic!r} with id {position.topic_id} in cluster "
-            f"{position.cluster}; today's topic has id {now.topic_id} in cluster {now.cluster}, so it was made anew. "
-            "`ottla lake run --accept-new` continues with the new topic's first record"
-        )
+
+
+def is_same_topic(position: TablePosition, now: TablePosition) -> bool:
+    """Return whether both positions are of one topic, by the ids of topic and cluster."""
+    return (position.cluster, position.topic_id) == (now.cluster, now.topic_id)
 
 
 def _vector(places: Mapping[int, PartitionReach]) -> str:

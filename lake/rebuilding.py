@@ -10,7 +10,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from .cluster_view import LakeView
-from .failures import TableRefused
 from .settings import TableSettings
 
 
@@ -25,10 +24,7 @@ class Rebuild:
 
 async def planned_rebuild(view: LakeView, table: str) -> Rebuild:
     """Return the rebuild of a table. Raises TableRefused if no topic is written to it, and KafkaError."""
-    settings, _ = await view.tables()
-    found = next((given for given in settings if given.table == table), None)
-    if found is None:
-        raise TableRefused(f"no topic with ottla.lake.enable=true is written to table {table}")
+    found = await view.settings_of(table)
     topics = await view.topics([found.topic])
     beginnings = await view.beginnings(topics.partitions)
     return Rebuild(found, {place.partition: offset for place, offset in sorted(beginnings.items()) if offset})

@@ -18,7 +18,7 @@ from .failures import TableRefused
 from .file_thread import FileThread
 from .iceberg.letters import letter_offsets
 from .iceberg.schemas import LETTERS_TABLE, TABLES, check_schema, partition_spec
-from .iceberg.tables import Epoch, LakeTable
+from .iceberg.tables import NO_EPOCH, Epoch, LakeTable
 from .metrics import TableProgress
 from .position import PartitionReach, TablePosition, check_same_topic, cut_position
 from .row_files import JsonFiles, Offset, RawFiles, RowFiles
@@ -72,7 +72,7 @@ class TopicTable:
         """The place up to which the table has all records; a table without new records is behind in the catalog."""
         self._table: LakeTable | None = None
         self._letters: LakeTable | None = None
-        self._epoch: Epoch = (0, 0)
+        self._epoch = NO_EPOCH
         self._pending: _Pending | None = None
 
     @property

@@ -19,15 +19,15 @@ from ..client.connections.cluster import Cluster
 from ..client.consuming.assigned import FetchOptions
 from ..client.consuming.options import ConsumerConnection, FetchingOptions
 from ..client.options import group_of
-from ..client.producer import Producer
 from ..client.security.options import SecurityOptions
 from ..client.security.security import security_of
 from ..protocol.errors import KafkaError
 from ..protocol.exposition import Families
 from .cluster_view import LakeView
+from .epochs import new_epoch
 from .failures import TableRefused, WorkerFenced
 from .iceberg.catalogs import LakePlace, open_catalog
-from .iceberg.tables import MAY_PASS, Epoch, Overtaken
+from .iceberg.tables import MAY_PASS, Overtaken
 from .metrics import TableProgress, families
 from .settings import TableSettings, check_apart, grouped
 from .table_group import TableGroup
@@ -43,7 +43,6 @@ RETRY_MAX_MS: Final = 60_000
 AT_ONCE: Final = 2
 """Groups that read or commit at the same time; it bounds the worker's memory."""
 FETCH_BYTES: Final = 4 * 1024 * 1024
-TRANSACTIONAL_ID: Final = "lake-{}"
 _FAILURES: Final = (KafkaError, Overtaken, NoSuchTableError, TableRefused, *MAY_PASS)
 
 
@@ -203,14 +202,13 @@ class LakeWorker:
             for member in members
         ]
         group = TableGroup(members[0].group, tables, catalog, self._view)
-        await group.open({member.table: await self._epoch(member.table) for member in members})
+        await group.open(
+            {
+                member.table: await new_epoch(self._connection, member.table, self._view.cluster_id)
+                for member in members
+            }
+        )
         return group
-
-    async def _epoch(self, table: str) -> Epoch:
-        """Take the table's transactional id over from earlier workers, and return the new generation."""
-        producer = Producer(**self._connection, transactional_id=TRANSACTIONAL_ID.format(table))
-        async with producer:
-            return producer.identity.id, producer.identity.epoch
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

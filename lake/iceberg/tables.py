@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -24,13 +24,13 @@ from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..failures import TableRefused, WorkerFenced
-from ..position import TO, TOPIC, TablePosition, position_properties, read_position
+from ..position import CLUSTER, TO, TOPIC, TablePosition, position_properties, read_position
 from .catalogs import ensure_namespace
 
 logger = logging.getLogger(__name__)
 
 EPOCH: Final = "ottla.epoch"
-"""The generation of the worker that wrote last: the id and epoch of its producer."""
+"""The generation of the worker that wrote last: id and epoch of its producer, and the id of its cluster."""
 COMMIT: Final = "ottla.commit"
 """A random name of one commit, by which a commit whose answer was lost is recognised."""
 RETRIES: Final = "commit.retry.num-retries"
@@ -48,8 +48,23 @@ LOOK_BACK_MAX: Final = 10_000
 MAY_PASS: Final = (CommitFailedException, RESTError, SQLAlchemyError, OSError)
 """Failures of a commit after which it is tried again. It may have succeeded."""
 
-Epoch = tuple[int, int]
-"""The generation of a worker: producer id and epoch. A worker that takes a table over has a greater one."""
+
+class Epoch(NamedTuple):
+    """The generation of a worker. In one cluster, a worker that takes a table over has a greater one."""
+
+    producer_id: int
+    producer_epoch: int
+    cluster: str = ""
+    """The id of the cluster that has given the producer id; empty if it is unknown."""
+
+    def is_before(self, other: Epoch) -> bool:
+        """Return whether `other` is a later generation. Generations of two clusters have no order."""
+        clusters = {self.cluster, other.cluster} - {""}
+        return len(clusters) < 2 and self[:2] < other[:2]
+
+
+NO_EPOCH: Final = Epoch(-1, -1)
+"""The generation before all workers."""
 
 
 def attempts() -> Iterator[int]:
@@ -151,6 +166,36 @@ class LakeTable:
         self._seen = end
         return was_there or TableCommit(self._head(), was_there=False)
 
+    def roll_back(self, snapshot_id: int) -> None:
+        """Make an earlier snapshot of the main branch the newest one. Raises as `append` does."""
+
+        def attempt() -> None:
+            with self.table.manage_snapshots() as changes:
+                changes.rollback_to_snapshot(snapshot_id)
+
+        def check() -> TableCommit | None:
+            if self._head() == snapshot_id:
+                return TableCommit(snapshot_id, was_there=True)
+            if self._position() != self._seen:
+                raise Overtaken(f"table {self.name} is at another position: another worker has written to it")
+            return None
+
+        self._commit(attempt, check)
+        self._seen = self._position()
+
+    def remove_tags(self, names: Collection[str]) -> None:
+        """Remove these tags, as far as the table has them. Raises as `append` does."""
+
+        def present() -> list[str]:
+            return [name for name in names if name in self.table.metadata.refs]
+
+        def attempt() -> None:
+            with self.table.manage_snapshots() as changes:
+                for name in present():
+                    changes.remove_tag(name)
+
+        self._commit(attempt, lambda: None if present() else TableCommit(self._head(), was_there=True))
+
     def change_schema(self, change: Callable[[Table], None]) -> None:
         """Change the schema by `change`, which commits to the table that it gets. Raises as `append` does."""
         self._commit(lambda: change(self.table), lambda: None)
@@ -215,17 +260,17 @@ class LakeTable:
     def _check_epoch(self) -> None:
         text = self.table.properties.get(EPOCH, "")
         try:
-            owner = epoch_of(text) if text else (-1, -1)
+            owner = epoch_of(text, self._cluster()) if text else NO_EPOCH
         except ValueError:
             raise TableRefused(
                 f"table {self.name}: its property {EPOCH} is damaged: {text[:100]!r}"
             ) from None
-        if owner > self._epoch:
+        if self._epoch.is_before(owner):
             raise WorkerFenced(f"table {self.name}: another worker has taken it over")
 
     @property
     def _epoch_text(self) -> str:
-        return f"{self._epoch[0]}:{self._epoch[1]}"
+        return ":".join(map(str, self._epoch))
 
     def _position(self) -> TablePosition | None:
         found = snapshots_to_position(self.table)
@@ -240,16 +285,21 @@ class LakeTable:
             )
         return position
 
+    def _cluster(self) -> str:
+        """Return the id of the cluster from which the table's records are; empty if the table has none."""
+        newest = newest_with_position(self.table)
+        return "" if newest is None else summary_of(newest).get(CLUSTER, "")
+
     def _head(self) -> int:
         snapshot = self.table.current_snapshot()
         assert snapshot is not None  # A commit came before.
         return int(snapshot.snapshot_id)
 
 
-def epoch_of(text: str) -> Epoch:
-    """Return the generation in a table's property. Raises ValueError."""
-    producer_id, _, epoch = text.partition(":")
-    return int(producer_id), int(epoch)
+def epoch_of(text: str, cluster: str) -> Epoch:
+    """Return the generation in a table's property. A text that names no cluster is of `cluster`. Raises ValueError."""
+    producer_id, epoch, *named = text.split(":", 2)
+    return Epoch(int(producer_id), int(epoch), "".join(named) or cluster)
 
 
 def newest_with_position(table: Table) -> Snapshot | None:
@@ -271,6 +321,15 @@ def snapshots_to_position(table: Table) -> list[Snapshot]:
             break
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id)
     return found
+
+
+def ancestors(table: Table) -> Iterator[Snapshot]:
+    """Yield the snapshots of the main branch from the newest back to the first, or up to an expired one."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        snapshot = by_id.get(snapshot.parent_snapshot_id)
 
 
 def summary_of(snapshot: Snapshot) -> dict[str, str]:

@@ -30,7 +30,7 @@ from ottla.lake.failures import TableRefused, WorkerFenced
 from ottla.lake.iceberg import tables
 from ottla.lake.iceberg.compaction import compact
 from ottla.lake.iceberg.expiry import KeptSnapshots, expire
-from ottla.lake.iceberg.tables import MAY_PASS, Overtaken
+from ottla.lake.iceberg.tables import MAY_PASS, Epoch, Overtaken
 from ottla.lake.metrics import TableProgress
 from ottla.lake.settings import TableSettings
 from ottla.lake.table_group import TableGroup
@@ -67,7 +67,7 @@ class SimulatedWorker:
                 GROUP, [self._table(member) for member in MEMBERS], self.catalog, self.lake.log
             )
             self.lake.epoch += 1
-            await opened.open({member.table: (7, self.lake.epoch) for member in MEMBERS})
+            await opened.open({member.table: Epoch(7, self.lake.epoch, "cluster") for member in MEMBERS})
             self.group = opened
             return True
         return await self.group.round()

@@ -8,7 +8,7 @@ from pyiceberg.manifest import DataFile
 
 from ottla.lake.iceberg.files import DataFiles
 from ottla.lake.iceberg.schemas import RAW_TABLE, partition_spec
-from ottla.lake.iceberg.tables import LakeTable
+from ottla.lake.iceberg.tables import Epoch, LakeTable
 from ottla.lake.position import PartitionReach, TablePosition
 from ottla.lake.record_columns import RAW_SCHEMA
 
@@ -18,7 +18,7 @@ NOWHERE = TablePosition("t", "0a", "cluster")
 
 def opened(catalog: Catalog, epoch: int = 1, partition_by: str = "") -> LakeTable:
     """Return the table, which is created if it is missing."""
-    table = LakeTable(catalog, NAME, (7, epoch))
+    table = LakeTable(catalog, NAME, Epoch(7, epoch))
     table.open(RAW_TABLE, partition_spec([partition_by] if partition_by else []))
     return table
 

@@ -105,5 +105,29 @@ def test_a_topic_that_was_made_anew_is_refused() -> None:
         check_same_topic(position, replace(position, topic_id="0b"), "lake.orders")
     with pytest.raises(TableRefused, match="accept-new"):
         check_same_topic(position, replace(position, cluster="other"), "lake.orders")
+    with pytest.raises(TableRefused, match=r"`ottla lake take-over lake.orders`"):
+        check_same_topic(position, replace(position, cluster="other"), "lake.orders")
     with pytest.raises(TableRefused, match="another ottla"):
         check_same_topic(position, replace(position, topic="bills"), "lake.orders")
+
+
+@given(POSITIONS, st.dictionaries(st.integers(0, 5), OFFSETS))
+def test_a_position_is_ahead_of_partitions_that_end_before_it(
+    position: TablePosition, ends: dict[int, int]
+) -> None:
+    ahead = position.ahead_of(ends)
+    assert ahead == sorted(ahead)
+    assert {partition for partition, _, _ in ahead} == {
+        index for index, place in position.places.items() if ends.get(index, 0) < place.offset
+    }
+    for partition, offset, end in ahead:
+        assert (offset, end) == (position.places[partition].offset, ends.get(partition, 0))
+    reached = {index: place.offset for index, place in position.places.items()}
+    assert not position.ahead_of(reached)
+
+
+def test_a_copy_continues_a_position_at_the_same_offsets() -> None:
+    position = TablePosition("orders", "0a", "west", 40, {0: PartitionReach(7, 5)})
+    now = TablePosition("orders", "0b", "east")
+    assert position.continued_by(now, 90) == TablePosition("orders", "0b", "east", 40, position.places)
+    assert position.continued_by(now, 30).cut == 30, "a cut that the new cluster does not have yet"

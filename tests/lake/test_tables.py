@@ -25,7 +25,7 @@ from ottla.lake.iceberg.cuts import CUTS, note_cut
 from ottla.lake.iceberg.expiry import AgedSnapshot, KeptSnapshots, expire, expired, lake_tables
 from ottla.lake.iceberg.files import DataFiles
 from ottla.lake.iceberg.schemas import RAW_TABLE, partition_spec
-from ottla.lake.iceberg.tables import LakeTable, Overtaken
+from ottla.lake.iceberg.tables import Epoch, LakeTable, Overtaken
 from ottla.lake.position import PartitionReach, TablePosition
 from ottla.lake.record_columns import RAW_SCHEMA
 
@@ -45,7 +45,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def opened(catalog: Catalog, epoch: int = 1) -> LakeTable:
-    table = LakeTable(catalog, NAME, (7, epoch))
+    table = LakeTable(catalog, NAME, Epoch(7, epoch))
     table.open(RAW_TABLE)
     return table
 
@@ -103,6 +103,30 @@ def test_a_worker_that_was_overtaken_writes_nothing(catalog: Catalog) -> None:
     assert offsets(catalog) == [0]
     with pytest.raises(WorkerFenced):
         opened(catalog, 1)
+
+
+def test_a_worker_of_another_cluster_has_smaller_ids_and_is_not_fenced(catalog: Catalog) -> None:
+    """The position then says whether its topic is the table's."""
+    west = LakeTable(catalog, NAME, Epoch(5_000, 3, "west"))
+    west.open(RAW_TABLE)
+    west.append(one_row(west, 0), NOWHERE, at(1))
+    east = LakeTable(catalog, NAME, Epoch(0, 0, "east"))
+    east.open(RAW_TABLE)
+    east.append(one_row(east, 1), at(1), at(2))
+    with pytest.raises(Overtaken):
+        west.append(one_row(west, 1), at(1), at(2))
+    with pytest.raises(WorkerFenced):
+        LakeTable(catalog, NAME, Epoch(0, -1, "east")).open(RAW_TABLE)
+    assert offsets(catalog) == [0, 1]
+
+
+def test_a_generation_without_a_cluster_is_read(catalog: Catalog) -> None:
+    opened(catalog, 2)
+    with catalog.load_table(NAME).transaction() as transaction:
+        transaction.set_properties({tables.EPOCH: "7:2"})
+    with pytest.raises(WorkerFenced):
+        LakeTable(catalog, NAME, Epoch(7, 1, "west")).open(RAW_TABLE)
+    LakeTable(catalog, NAME, Epoch(7, 3, "west")).open(RAW_TABLE)
 
 
 @pytest.mark.parametrize("error", [CommitStateUnknownException("500"), ConnectionError("reset")], ids=repr)
@@ -203,7 +227,7 @@ def test_a_round_that_failed_leaves_no_files(catalog: Catalog, tmp_path: Path) -
 
 
 def test_rows_of_many_partitions_are_in_a_file_for_each_in_their_order(catalog: Catalog) -> None:
-    table = LakeTable(catalog, NAME, (7, 1))
+    table = LakeTable(catalog, NAME, Epoch(7, 1))
     table.open(RAW_TABLE, partition_spec(["partition", "day(timestamp)"]))
     days = [None if number % 7 == 0 else (number * 37) % 60 - 30 for number in range(600)]
     rows = [

@@ -20,7 +20,7 @@ from ottla.lake.iceberg.catalogs import LakePlace, open_catalog
 from ottla.lake.iceberg.compaction import compact, planned
 from ottla.lake.iceberg.files import DataFiles
 from ottla.lake.iceberg.schemas import UPSERT_TABLE
-from ottla.lake.iceberg.tables import LakeTable
+from ottla.lake.iceberg.tables import Epoch, LakeTable
 from tests.cluster import RunningCluster
 from tests.lake.small_tables import NOWHERE, at
 from tests.lake.written_tables import create, rows, worker
@@ -43,7 +43,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def opened(catalog: Catalog, epoch: int = 1) -> LakeTable:
-    table = LakeTable(catalog, NAME, (7, epoch))
+    table = LakeTable(catalog, NAME, Epoch(7, epoch))
     table.open(UPSERT_TABLE)
     if "amount" not in table.table.schema().column_names:
         with catalog.load_table(NAME).update_schema() as update:

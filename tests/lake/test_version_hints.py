@@ -13,7 +13,7 @@ from ottla.lake.iceberg import version_hints
 from ottla.lake.iceberg.catalogs import LakePlace, open_catalog
 from ottla.lake.iceberg.compaction import compact
 from ottla.lake.iceberg.schemas import RAW_TABLE
-from ottla.lake.iceberg.tables import LakeTable
+from ottla.lake.iceberg.tables import Epoch, LakeTable
 from ottla.lake.iceberg.version_hints import read_hint, write_hint
 from tests.lake.small_tables import append, opened
 
@@ -96,7 +96,7 @@ def test_a_reader_always_finds_whole_metadata(catalog: Catalog, tmp_path: Path) 
 def test_a_hint_that_cannot_be_written_fails_no_commit(
     catalog: Catalog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = LakeTable(catalog, "lake.t", (7, 1))
+    table = LakeTable(catalog, "lake.t", Epoch(7, 1))
     table.open(RAW_TABLE)
     hint = tmp_path / "lake" / "t" / "metadata" / "version-hint.text"
     hint.unlink()

@@ -23,7 +23,7 @@ from tests.commands import run_ottla
 from tests.integration.foreign_builds import gofakes3, needs_go
 from tests.integration.mirroring import records_of
 
-pytestmark = needs_go
+pytestmark = [needs_go, pytest.mark.timeout(600)]  # The first run builds the server.
 
 BUCKET = "bucket"
 URL = f"s3://{BUCKET}/some/prefix"

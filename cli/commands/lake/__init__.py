@@ -34,6 +34,7 @@ def parser(name: str) -> CommandParser:
     _sweep(actions)
     _catalog(actions)
     _rebuild(actions)
+    _take_over(actions)
     return options
 
 
@@ -183,6 +184,25 @@ def _rebuild(actions: Actions) -> None:
     )
     add_yes(rebuilding)
     add_connection(rebuilding, repeats=True)
+
+
+def _take_over(actions: Actions) -> None:
+    taking = actions.add(
+        "take-over",
+        "taking_over:take_over_table",
+        "Continue a table with a topic that was restored from a backup, or promoted with its mirror. Its rows stay.",
+        "  ottla lake take-over --lake /srv/lake lake.orders -b new-1:9092 --dry-run\n"
+        "  ottla lake take-over --lake /srv/lake lake.orders -b new-1:9092 --roll-back",
+    )
+    taking.add_argument("table", metavar="TABLE", help="the table, with its namespace")
+    _add_place(taking)
+    taking.add_argument(
+        "--roll-back",
+        action="store_true",
+        help="set a table with records that the topic does not have back to its newest snapshot without them",
+    )
+    taking.add_argument("--dry-run", action="store_true", help="only report what would be done")
+    add_common(taking)
 
 
 def _add_tables(options: CommandParser) -> None:
