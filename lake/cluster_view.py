@@ -104,6 +104,15 @@ class LakeView:
         """Return the log start offsets."""
         return settled(await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
 
+    async def commit_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit the offsets of a topic's partitions to a group without members."""
+        results = await self._admin.alter_offsets(
+            group, {TopicPartition(topic, index): offset for index, offset in offsets.items()}
+        )
+        for error in results.values():
+            if error is not None:
+                raise error
+
     async def next_cut(
         self, names: Collection[str], start: Mapping[TopicPartition, int], first: int, offsets_max: int
     ) -> CutPlaces:
