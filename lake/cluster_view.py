@@ -129,6 +129,15 @@ class LakeView:
         """Return the commit index of the newest cut."""
         return (await self._admin.find_cut(partitions)).commit_index
 
+    async def commit_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit the offsets of a topic's partitions to a group without members."""
+        results = await self._admin.alter_offsets(
+            group, {TopicPartition(topic, index): offset for index, offset in offsets.items()}
+        )
+        for error in results.values():
+            if error is not None:
+                raise error
+
     async def next_cut(
         self, names: Collection[str], start: Mapping[TopicPartition, int], first: int, offsets_max: int
     ) -> CutPlaces:

@@ -23,7 +23,7 @@ FAILING = gauge(
     "table",
 )
 COMMITS = counter(
-    "ottla_lake_commits_total", "Commits of records, or of a cut without records in a group.", "table"
+    "ottla_lake_commits_total", "Commits of records, or of a position without records.", "table"
 )
 FILES = counter("ottla_lake_files_total", "Files of rows that were committed.", "table")
 ROWS = counter("ottla_lake_rows_total", "Records that were committed, as rows or as dead letters.", "table")

@@ -18,8 +18,13 @@ class Rebuild:
     """A table to rebuild."""
 
     settings: TableSettings
-    deleted: Mapping[int, int]
-    """By partition the log start, where records below it were deleted. The new table will lack them."""
+    beginnings: Mapping[int, int]
+    """The log start of each partition."""
+
+    @property
+    def deleted(self) -> dict[int, int]:
+        """The log starts below which records were deleted, by partition. The new table will lack these records."""
+        return {index: offset for index, offset in sorted(self.beginnings.items()) if offset}
 
 
 async def planned_rebuild(view: LakeView, table: str) -> Rebuild:
@@ -27,7 +32,17 @@ async def planned_rebuild(view: LakeView, table: str) -> Rebuild:
     found = await view.settings_of(table)
     topics = await view.topics([found.topic])
     beginnings = await view.beginnings(topics.partitions)
-    return Rebuild(found, {place.partition: offset for place, offset in sorted(beginnings.items()) if offset})
+    return Rebuild(found, {place.partition: offset for place, offset in beginnings.items()})
+
+
+async def set_offsets_back(view: LakeView, plan: Rebuild) -> None:
+    """Set the table's group back to the log starts, if retention waits for the table. Raises KafkaError.
+
+    A worker that writes the former table may commit its offsets until the table is gone. So this is called before and
+    after the removal: the first call finds out whether it is possible.
+    """
+    if plan.settings.hold:
+        await view.commit_offsets(plan.settings.hold_group, plan.settings.topic, plan.beginnings)
 
 
 def remove_table(catalog: Catalog, settings: TableSettings) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ..protocol.settings.config_fields import from_settings, setting
-from ..protocol.settings.config_lake import partition_fields
+from ..protocol.settings.config_lake import hold_group, partition_fields, table_name
 from .failures import TableRefused
 
-NAMESPACE: Final = "lake"
-"""The namespace of tables whose topic does not name a table, and of the worker's own tables."""
 LETTERS: Final = "__dlq"
 """The end of the name of the table with rows that do not fit."""
 
@@ -28,6 +25,7 @@ class LakeTopicKeys:
     commit_ms: int = setting("ottla.lake.commit.ms")
     bad_records: str = setting("ottla.lake.bad_records", str)
     group: str = setting("ottla.lake.group", str)
+    hold: bool = setting("ottla.lake.hold", bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +41,18 @@ class TableSettings:
     bad_records: str
     group: str
     """The group of tables that commit at the same cuts; empty for a table by itself."""
+    hold: bool
+    """True if the topic's retention waits for the table."""
 
     @property
     def letters(self) -> str:
         """The name of the table with the rows that do not fit."""
         return self.table + LETTERS
+
+    @property
+    def hold_group(self) -> str:
+        """The group that gets the offsets that the table still needs."""
+        return hold_group(self.table)
 
 
 def table_settings(topic: str, values: Mapping[str, str]) -> TableSettings | None:
@@ -57,12 +62,13 @@ def table_settings(topic: str, values: Mapping[str, str]) -> TableSettings | Non
         return None
     return TableSettings(
         topic,
-        given.table or f"{NAMESPACE}.{_plain_name(topic)}",
+        table_name(topic, given.table),
         given.mode,
         tuple(partition_fields(given.partition_by)),
         given.commit_ms,
         given.bad_records,
         given.group,
+        given.hold,
     )
 
 
@@ -84,8 +90,3 @@ def grouped(settings: Iterable[TableSettings]) -> list[tuple[TableSettings, ...]
     for given in sorted(settings, key=lambda given: given.table):
         groups.setdefault((given.group, "" if given.group else given.table), []).append(given)
     return [tuple(members) for members in groups.values()]
-
-
-def _plain_name(topic: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9_]", "_", topic)
-    return name if not name[:1].isdigit() else f"_{name}"

@@ -38,6 +38,8 @@ class TableStatus:
     """Offsets that are committed in the topic, and not written yet."""
     committed_ms: int | None
     """The time of the newest commit of a worker, in ms since 1970."""
+    hold: bool
+    """True if the topic's retention waits for the table."""
     problem: str = ""
     """The reason why a worker refuses the table; empty if it does not."""
 
@@ -77,6 +79,7 @@ async def table_status(settings: TableSettings, view: LakeView, catalog: Catalog
         files=_total(table, "total-data-files"),
         behind=sum(max(0, place.offset - start.get(key, 0)) for key, place in cut.places.items()),
         committed_ms=committed_ms,
+        hold=settings.hold,
         problem=problem,
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
@@ -18,7 +20,7 @@ from .failures import TableRefused
 from .file_thread import FileThread
 from .iceberg.letters import letter_offsets
 from .iceberg.schemas import LETTERS_TABLE, TABLES, check_schema, partition_spec
-from .iceberg.tables import NO_EPOCH, Epoch, LakeTable
+from .iceberg.tables import NO_EPOCH, Epoch, LakeTable, newest_with_position
 from .metrics import TableProgress
 from .position import PartitionReach, TablePosition, check_same_topic, cut_position
 from .row_files import JsonFiles, Offset, RawFiles, RowFiles
@@ -26,6 +28,10 @@ from .settings import TableSettings
 from .window_reader import TopicRecords
 
 logger = logging.getLogger(__name__)
+
+EMPTY_COMMIT_MS: Final = 3_600_000
+"""The age of a table's newest position from which offsets without rows are committed, too, if retention waits for the
+table. Such offsets are those of aborted transactions and of markers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,9 @@ class TopicTable:
         self._nowhere = TablePosition(topic.name, topic.id.hex(), cluster_id)
         self.position = self._nowhere
         """The place up to which the table has all records; a table without new records is behind in the catalog."""
+        self.needed: Mapping[int, int] = {}
+        """The first offset that the table needs if it is opened again, by partition. It follows from the table's
+        position in the catalog."""
         self._table: LakeTable | None = None
         self._letters: LakeTable | None = None
         self._epoch = NO_EPOCH
@@ -104,13 +113,15 @@ class TopicTable:
         """
         self._epoch = epoch
         ahead = await asyncio.to_thread(self._open)
-        self._begin_at(
-            {
-                partition.partition: offset
-                for partition, offset in beginnings.items()
-                if partition.topic == self._topic.name
-            }
-        )
+        own = {
+            partition.partition: offset
+            for partition, offset in beginnings.items()
+            if partition.topic == self._topic.name
+        }
+        self._begin_at(own)
+        self.needed = {
+            index: max(offset, self.position.place(index).open_from) for index, offset in own.items()
+        }
         if ahead is not None:
             left_out = await asyncio.to_thread(letter_offsets, self._letter_table().table, self.position)
             await self._read(ahead, left_out)
@@ -129,10 +140,21 @@ class TopicTable:
         """Commit the files that were read: dead letters first, then rows. Raises as `open` does, and Overtaken."""
         pending, self._pending = self._pending, None
         assert pending is not None  # `read` comes first.
-        if pending.letters or pending.rows or even_without_rows:
-            await asyncio.to_thread(self._commit, pending, even_without_rows)
+        is_due = even_without_rows or self._holds_back(pending.end)
+        if pending.letters or pending.rows or is_due:
+            await asyncio.to_thread(self._commit, pending, is_due)
             self.progress.note_commit(files=len(pending.rows), rows=pending.records)
+            self.needed = {**self.needed, **_needed_at(pending.end)}
         self.position = pending.end
+
+    def _holds_back(self, end: TablePosition) -> bool:
+        """Return whether retention has been waiting for long for offsets without rows, up to `end`."""
+        if not self.settings.hold or all(
+            offset <= self.needed.get(index, 0) for index, offset in _needed_at(end).items()
+        ):
+            return False
+        newest = newest_with_position(self.table.table)
+        return newest is None or time.time() * 1000 - newest.timestamp_ms >= EMPTY_COMMIT_MS
 
     async def _read(self, end: TablePosition, left_out: frozenset[Offset] = frozenset()) -> int:
         files = FileThread(lambda: self._new_files(left_out))
@@ -218,3 +240,8 @@ class TopicTable:
         if pending.rows or pending.letters or even_without_rows:
             self.table.append(pending.rows, self.position, pending.end)
             logger.info("table %s: cut %d, %d files", self.settings.table, pending.end.cut, len(pending.rows))
+
+
+def _needed_at(position: TablePosition) -> dict[int, int]:
+    """Return by partition the first offset that is needed from a position on."""
+    return {index: place.open_from for index, place in position.places.items()}

@@ -36,9 +36,11 @@ class TopicRecords(Protocol):
     @property
     def name(self) -> str:
         """The topic's name."""
+
     @property
     def id(self) -> bytes:
         """The topic's id."""
+
     def records(self, range_: PartitionRange) -> AsyncGenerator[pyarrow.RecordBatch, None]:
         """Yield the records that belong to a partition's window, in the order of offsets."""
 

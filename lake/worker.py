@@ -26,6 +26,7 @@ from ..protocol.exposition import Families
 from .cluster_view import LakeView
 from .epochs import new_epoch
 from .failures import TableRefused, WorkerFenced
+from .hold_offsets import HoldOffsets
 from .iceberg.catalogs import LakePlace, open_catalog
 from .iceberg.tables import MAY_PASS, Overtaken
 from .metrics import TableProgress, families
@@ -72,6 +73,7 @@ class LakeWorker:
         self._cluster = _cluster(self._connection)
         self._admin = Admin(**self._connection)
         self._view = LakeView(self._admin)
+        self._hold = HoldOffsets(self._view)
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._stopping = asyncio.Event()
         self._runs: dict[tuple[TableSettings, ...], asyncio.Task[bool]] = {}
@@ -154,8 +156,11 @@ class LakeWorker:
         try:
             async with self._gate:
                 group = await self._opened(members, catalog)
-                while await group.round() and not self._stopping.is_set():
-                    pass
+                await self._hold.opened(group.tables)
+                has_more = True
+                while has_more:
+                    has_more = await group.round() and not self._stopping.is_set()
+                    await self._hold.written(group.tables)
         except (*_FAILURES, WorkerFenced) as error:
             self._failed(members, f"{_named(members)}: {_reason(error)}")
             return False
@@ -168,9 +173,11 @@ class LakeWorker:
             try:
                 async with self._gate:
                     group = await self._opened(members, catalog)
+                await self._hold.opened(group.tables)
                 while not self._stopping.is_set():
                     async with self._gate:
                         has_more = await group.round()
+                    await self._hold.written(group.tables)
                     backoff.reset()
                     self._succeeded(members)
                     if not has_more:

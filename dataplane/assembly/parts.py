@@ -26,6 +26,7 @@ from ..cluster.lost_brokers import LostBrokers
 from ..cluster.topic_creation import TopicCreator
 from ..configuration.config import BrokerConfig
 from ..configuration.topic_settings import TopicSettingsView
+from ..groups.committed_reads import CommittedReads
 from ..groups.metrics import GroupMetrics
 from ..groups.removed_topics import RemovedTopics
 from ..metrics import BrokerMetrics, MeasuredPart
@@ -160,7 +161,14 @@ class BrokerParts:
             chance,
         )
         self.records = RecordParts(config, self.server, self.replicas, self.transactions)
-        self.storage = StorageParts(config, self.settings, self.session, self.logs, self.replicas)
+        self.storage = StorageParts(
+            config,
+            self.settings,
+            self.session,
+            self.logs,
+            self.replicas,
+            CommittedReads(config.node_id, self.groups, self.share_states.peers, self.image),
+        )
         self.catch_up = CatchUp(config.node_id, self.image)
         self.shares = LateShareParts(partial(self._make_share_parts, creator))
         self.replicas.listen(
@@ -304,6 +312,7 @@ class BrokerParts:
         yield ClusterMetrics(self.session)
         yield ReplicaMetrics(self.replicas, self.image)
         yield CleanerMetrics(self.storage.upkeep.cleaner, self.logs)
+        yield self.storage.upkeep.table_holds
         yield GroupMetrics(self.groups, self.replicas)
         yield self.shares
         yield ServerMetrics(self.server, self._table)

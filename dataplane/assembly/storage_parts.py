@@ -7,6 +7,7 @@ from functools import partial
 
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
+from ..groups.committed_reads import CommittedReads
 from ..handlers.delete_records import DeleteRecordsHandlers
 from ..handlers.log_dirs import LogDirHandlers
 from ..quorum.session import QuorumSession
@@ -33,6 +34,7 @@ class StorageParts:
         session: QuorumSession,
         logs: LogStore,
         replicas: Replicas,
+        committed: CommittedReads,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
@@ -40,7 +42,7 @@ class StorageParts:
         self.failures = StorageFailures(logs, replicas, lambda: session.image)
         self.room = RoomWatch(logs, replicas)
         self.moves = FolderMoves(replicas, logs, partial(move_bytes_per_second, settings), wall_ms)
-        self.upkeep = Upkeep(config, settings, session, logs, replicas)
+        self.upkeep = Upkeep(config, settings, session, logs, replicas, committed)
         self.cleaner_settings = CleanerSettingsInForce(settings, self.upkeep.cleaner)
 
     def handlers(self) -> Iterator[object]:

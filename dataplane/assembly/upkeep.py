@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
+from ..groups.committed_reads import CommittedReads
 from ..mirroring.compaction_hold import held_from
 from ..quorum.config import MetadataPosition
 from ..quorum.session import QuorumSession
@@ -19,6 +20,7 @@ from ..storage.log_cleaner import CleanerSettings, LogCleaner
 from ..storage.log_store import LogStore
 from ..storage.log_upkeep import LogUpkeep
 from ..storage.log_verifier import LogVerifier
+from ..storage.table_holds import TableHolds
 
 _CHECKPOINT_INTERVAL_S = 60.0
 
@@ -33,11 +35,14 @@ class Upkeep:
         session: QuorumSession,
         logs: LogStore,
         replicas: Replicas,
+        committed: CommittedReads,
     ) -> None:
+        """`committed` has the offsets that the lake's tables still need."""
         self.cleaner = LogCleaner(CleanerSettings.of(settings), replicas, wall_ms, self._held_from)
         self._replicas = replicas
+        self.table_holds: TableHolds[Partition] = TableHolds(committed.read, self._leads)
         self._log_upkeep = LogUpkeep(
-            replicas, self.keep_log_starts, config.retention_check_interval_ms, wall_ms
+            replicas, self.table_holds, self.keep_log_starts, config.retention_check_interval_ms, wall_ms
         )
         self._verifier: LogVerifier[Partition] = LogVerifier(
             lambda: replicas,
@@ -70,6 +75,9 @@ class Upkeep:
     def _held_from(self, topic: str, index: int) -> int | None:
         partition = self._replicas.find(topic, index)
         return None if partition is None else held_from(self._replicas.image, partition)
+
+    def _leads(self, partition: Partition) -> bool:
+        return partition.leader is not None and self._replicas.holds(partition)
 
     async def keep_log_starts(self) -> None:
         """Make the log start offsets durable, since records below them must not return."""

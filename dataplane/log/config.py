@@ -25,7 +25,8 @@ class StoredCompression(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The settings of a topic that concern its partitions' logs, under Kafka's names (dots become underscores)."""
+    """The settings of a topic that concern its partitions' logs, under their names (dots become underscores, and
+    `ottla.` is left out)."""
 
     segment_bytes: int = setting("segment.bytes")
     segment_ms: int = setting("segment.ms")
@@ -56,6 +57,11 @@ class LogConfig:
     compression_gzip_level: int = setting("compression.gzip.level")
     compression_lz4_level: int = setting("compression.lz4.level")
     compression_zstd_level: int = setting("compression.zstd.level")
+    lake_enable: bool = setting("ottla.lake.enable", bool)
+    lake_table: str = setting("ottla.lake.table", str)
+    lake_hold: bool = setting("ottla.lake.hold", bool)
+    lake_hold_max_ms: int = setting("ottla.lake.hold.max.ms")
+    """The longest time in ms that retention waits for the lake's table."""
 
     @property
     def expanded_bytes_max(self) -> int:
@@ -89,6 +95,11 @@ class LogConfig:
     def deletes(self) -> bool:
         """True if the topic's cleanup policy deletes old segments."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def waits_for_table(self) -> bool:
+        """True if retention waits for the lake's table."""
+        return self.lake_enable and self.lake_hold and self.deletes
 
     @property
     def compacted(self) -> bool:

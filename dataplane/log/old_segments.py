@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import KafkaError
 from .producers.producer_loading import told_by_batches_from
 from .producers.producer_snapshot import snapshot_path, write_snapshot
-from .retention import segments_to_drop
+from .retention import Hold, segments_to_drop
 from .segments.doomed_files import doom
 from .segments.segment_swap import swap_in
 
@@ -39,30 +39,23 @@ class OldSegments:
         self.awaits_flush = False
         """True if segments that could be dropped are kept until the log was flushed."""
 
-    def retain(self, high_watermark: int, now_ms: int) -> int:
-        """Drop segments that retention no longer keeps, and return their number. The caller repeats the call until it
-        returns 0.
+    def retain(self, high_watermark: int, now_ms: int, hold: Hold | None = None) -> int:
+        """Drop segments that neither retention nor `hold` keeps, and return their number. The caller repeats the call
+        until it returns 0.
 
         No part of a transaction is dropped before the transaction has ended, so that a commit finds all of it. The time
         that it may stay open is bounded (`transaction.max.timeout.ms`).
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
-        return self._retain_from(self._transactions.last_stable_offset(high_watermark), now_ms)
+        return self._retain_from(self._transactions.last_stable_offset(high_watermark), now_ms, hold)
 
-    def _retain_from(self, upper_bound: int, now_ms: int) -> int:
-        """Drop segments that retention no longer keeps, and nothing from `upper_bound` on."""
+    def _retain_from(self, upper_bound: int, now_ms: int, hold: Hold | None = None) -> int:
+        """Drop segments that neither retention nor `hold` keeps, and nothing from `upper_bound` on."""
         log = self._log
         log.check_usable()
         segments = log.segment_list.copy()
-        going = segments_to_drop(
-            segments,
-            log.config,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            upper_bound=upper_bound,
-            now_ms=now_ms,
-        )
+        going = self._over(segments, upper_bound, now_ms, hold)
         if going == 0:
             return 0
         if going == len(segments):
@@ -72,6 +65,26 @@ class OldSegments:
         if not dropped:
             self._note_producers(segments[going].base_offset, now_ms)
         return dropped
+
+    def held(self, high_watermark: int, now_ms: int, hold: Hold) -> list[Segment]:
+        """Return the segments that retention would drop without `hold`, and keeps with it. Raises as `retain` does."""
+        segments = self._log.segment_list.copy()
+        upper_bound = self._transactions.last_stable_offset(high_watermark)
+        kept_from = self._over(segments, upper_bound, now_ms, hold)
+        return segments[kept_from : self._over(segments, upper_bound, now_ms, None)]
+
+    def _over(self, segments: Sequence[Segment], upper_bound: int, now_ms: int, hold: Hold | None) -> int:
+        """Return the number of the log's segments that retention should drop."""
+        log = self._log
+        return segments_to_drop(
+            segments,
+            log.config,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            upper_bound=upper_bound,
+            now_ms=now_ms,
+            hold=hold,
+        )
 
     def _note_producers(self, offset: int, now_ms: int) -> None:
         """Ensure that there is a snapshot, at `offset` or above, that the next flush makes durable."""

@@ -20,6 +20,7 @@ from ...protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from ...protocol.settings.config_lake import HOLD_GROUPS
 from ...protocol.wire.codec import UnsupportedField
 from ...protocol.wire.schema import ZERO_UUID
 from ..patterns import Pattern
@@ -87,7 +88,7 @@ class GroupOffsets:
         for broker_id in broker_ids:
             listed = await self._source.ask(broker_id, ListGroupsRequest())
             matched = await matching(self._pattern, [group.group_id for group in listed.groups])
-            names = [group_id for group_id in matched if self._commits.takes(group_id)]
+            names = [name for name in matched if is_copied(name) and self._commits.takes(name)]
             for some in pieces(names, GROUPS_AT_ONCE):
                 for group_id, offsets in (await self._offsets(broker_id, some)).items():
                     ours = self._ours(offsets, copies)
@@ -139,6 +140,15 @@ class GroupOffsets:
         request = OffsetFetchRequest(group_id=group_id, topics=None)
         answer = await self._source.ask(broker_id, request, at_most=OF_ONE_GROUP)
         return _committed(answer.topics) if answer.error_code == ErrorCode.NONE else {}
+
+
+def is_copied(group_id: str) -> bool:
+    """Return whether the offsets of a group that a mirror's pattern matches are copied.
+
+    A table of the lake has records of one cluster. Its offsets would let retention here drop records that the table of
+    this cluster lacks.
+    """
+    return not group_id.startswith(HOLD_GROUPS)
 
 
 def _committed(

@@ -34,7 +34,7 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.matching import matching
 from ..runtime.time_slices import pieces
-from .group_offsets import OffsetCommits
+from .group_offsets import OffsetCommits, is_copied
 from .offset_commits import UNKNOWN_EPOCH, commit, forget
 from .offsets_at_cut import OffsetsAtCut, copied_offset
 
@@ -151,7 +151,7 @@ class OffsetTakeover:
         found = OffsetsAtCut(copy.resumption.offset)
         async for data in ReplicatedLog(partition).read_below(copy.resumption.offset):
             found.feed(data)
-        wanted = set(await matching(self._pattern(mirror), found.groups()))
+        wanted = set(filter(is_copied, await matching(self._pattern(mirror), found.groups())))
         offsets: list[MirroredOffset] = []
         of_groups = found.committed(wanted.__contains__, copied_offset(image, mirror))
         for group_id, of_group in of_groups:

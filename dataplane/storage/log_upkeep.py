@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...protocol.errors import KafkaError
+from ..log.retention import KEEP_ALL
 from ..runtime.threads import in_thread
 from ..runtime.time_slices import MOVED_PER_TURN, in_time_slices
 from .replica import StoredReplica, StoredReplicas
+from .table_holds import HoldsOfCheck, TableHold, TableHolds
 
 if TYPE_CHECKING:
     from ..log import PartitionLog
@@ -37,17 +39,19 @@ class LogUpkeep(Generic[_Replica]):
     """The retention of logs, in two tasks: one applies retention every log.retention.check.interval.ms, the other
     unlinks dropped files every second.
 
-    `keep_log_starts` makes the log start offsets durable.
+    `keep_log_starts` makes the log start offsets durable. `holds` are the holds of tables on logs.
     """
 
     def __init__(
         self,
         replicas: StoredReplicas[_Replica],
+        holds: TableHolds[_Replica],
         keep_log_starts: Callable[[], Awaitable[None]],
         check_interval_ms: int,
         wall_ms: Callable[[], int],
     ) -> None:
         self._replicas = replicas
+        self._holds = holds
         self._moved = replicas.moved.since(lambda: replicas)
         self._keep_log_starts = keep_log_starts
         self._check_interval_s = check_interval_ms / 1000
@@ -84,21 +88,30 @@ class LogUpkeep(Generic[_Replica]):
 
     async def check(self) -> None:
         """Apply retention (by time, size and log start offset) to every log once."""
+        holds = await self._holds.for_check(list(self._replicas), self._wall_ms())
         slice_ends = time.monotonic() + _SLICE_S
         for replica in list(self._replicas):
-            while self._retain(replica) or await self._flushed_for(replica.log):
+            start = replica.log.log_start_offset
+            while self._retain(replica, holds) or await self._flushed_for(replica.log):
                 await asyncio.sleep(0)
                 slice_ends = time.monotonic() + _SLICE_S
+            _warn_of_loss(replica, start, holds.of(replica))
             if time.monotonic() >= slice_ends:
                 await asyncio.sleep(0)
                 slice_ends = time.monotonic() + _SLICE_S
+        self._holds.note_kept(holds.kept)
 
-    def _retain(self, replica: StoredReplica) -> int:
-        partition_log = replica.log
+    def _retain(self, replica: _Replica, holds: HoldsOfCheck[_Replica]) -> int:
+        """Drop some segments of a log, and return their number. At 0, note the segments that a hold keeps."""
+        partition_log, hold, now_ms = replica.log, holds.of(replica), self._wall_ms()
         if partition_log.failure is not None:
             return 0
         try:
-            dropped = partition_log.old_segments.retain(replica.high_watermark, self._wall_ms())
+            dropped = partition_log.old_segments.retain(
+                replica.high_watermark, now_ms, None if hold is None else hold.hold
+            )
+            if not dropped:
+                holds.note(replica, hold, now_ms)
         except (KafkaError, OSError) as error:
             logger.error("%r keeps what it might drop: %s", partition_log, error)
             return 0
@@ -142,6 +155,20 @@ class LogUpkeep(Generic[_Replica]):
             await in_thread(partial(_unlink, due))
         if has_new_start:
             await self._keep_log_starts()
+
+
+def _warn_of_loss(replica: StoredReplica, start: int, hold: TableHold | None) -> None:
+    """Log a warning if retention has dropped records between `start` and today's log start that the table lacks."""
+    if hold is None or hold.hold is KEEP_ALL:
+        return
+    first, end = max(start, hold.hold.first_needed), replica.log.log_start_offset
+    if first >= end:
+        return
+    state = "had not read" if hold.reads_known else "may not have read, as its offsets are unknown"
+    logger.warning(
+        "retention dropped offsets %d to %d of %s-%d, which table %s %s: ottla.lake.hold.max.ms is over",
+        first, end - 1, replica.topic, replica.index, hold.table, state,
+    )  # fmt: skip
 
 
 def _unlink(paths: Sequence[Path]) -> None:

@@ -1,5 +1,5 @@
-"""Configuration keys of topics that `ottla lake` writes as Iceberg tables. All are Ottla's own; brokers store them, and
-`ottla.lake` acts by them."""
+"""Configuration keys of topics that `ottla lake` writes as Iceberg tables. All are Ottla's own. `ottla.lake` acts by
+them, and brokers by those of the hold."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ DEAD_LETTER: Final = "dead-letter"
 FAIL: Final = "fail"
 SKIP: Final = "skip"
 TABLE_CHARACTERS_MAX: Final = 200
+NAMESPACE: Final = "lake"
+"""The namespace of tables whose topic does not name a table, and of the worker's own tables."""
+HOLD_GROUPS: Final = "ottla-lake-"
+"""The beginning of the ids of the groups with the offsets that tables still need."""
+HOLD_MS_MIN: Final = 1_000
 _TABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
 _GROUP: Final = re.compile(r"[A-Za-z0-9_-]{0,100}", re.ASCII)
 _FIELD: Final = re.compile(r"partition|(year|month|day|hour)\(timestamp\)", re.ASCII)
@@ -56,6 +61,21 @@ def partition_fields(text: str) -> list[str]:
     return fields
 
 
+def table_name(topic: str, given: str) -> str:
+    """Return the name of a topic's table, with its namespace. `given`: the value of `ottla.lake.table`."""
+    return given or f"{NAMESPACE}.{_plain_name(topic)}"
+
+
+def hold_group(table: str) -> str:
+    """Return the group whose committed offsets are the first ones that a table still needs."""
+    return HOLD_GROUPS + table
+
+
+def _plain_name(topic: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_]", "_", topic)
+    return name if not name[:1].isdigit() else f"_{name}"
+
+
 # fmt: off
 LAKE_TABLE: Final = (
     ConfigKey("ottla.lake.enable", ConfigType.BOOLEAN, "false", "Whether `ottla lake run` writes the topic as a table.",
@@ -78,5 +98,10 @@ LAKE_TABLE: Final = (
     ConfigKey("ottla.lake.group", ConfigType.STRING, "",
               "Tables of one group commit at the same cuts, and get a tag for each; empty: a table by itself.",
               Scope.TOPIC, check=_check_group),
+    ConfigKey("ottla.lake.hold", ConfigType.BOOLEAN, "false",
+              "Whether retention by time and size waits for the table, for ottla.lake.hold.max.ms at most.",
+              Scope.TOPIC),
+    ConfigKey("ottla.lake.hold.max.ms", ConfigType.INT, "86400000",
+              "The longest time that retention waits for the table.", Scope.TOPIC, HOLD_MS_MIN, INT_MAX),
 )
 # fmt: on

@@ -5,7 +5,7 @@
 Tables, files and the catalog are real, and fail by chance (`failing_store.py`). The topics are in memory
 (`simulated_log.py`). Compactions and expiries run in between. At the end a worker without faults completes the tables.
 Each record has to be there once, as a row or as a dead letter, and both tables have to have whole transactions at each
-tag. Exits with the number of seeds that broke something, at most 100.
+tag. Retention must never pass the position of a table. Exits with the number of seeds that broke something, at most 100.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from ottla.lake.failures import TableRefused, WorkerFenced
 from ottla.lake.iceberg import tables
 from ottla.lake.iceberg.compaction import compact
 from ottla.lake.iceberg.expiry import KeptSnapshots, expire
-from ottla.lake.iceberg.tables import MAY_PASS, Epoch, Overtaken
+from ottla.lake.iceberg.tables import MAY_PASS, Epoch, Overtaken, newest_with_position, summary_of
 from ottla.lake.metrics import TableProgress
+from ottla.lake.position import read_position
 from ottla.lake.settings import TableSettings
 from ottla.lake.table_group import TableGroup
 from ottla.lake.topic_table import Consent, TopicTable
@@ -42,8 +43,8 @@ STEPS = 18
 ROUNDS_MAX = 1_000
 GROUP = "both"
 MEMBERS = (
-    TableSettings("words", "lake.words", "json", (), 1_000, "dead-letter", GROUP),
-    TableSettings("bytes", "lake.bytes", "raw", (), 1_000, "dead-letter", GROUP),
+    TableSettings("words", "lake.words", "json", (), 1_000, "dead-letter", GROUP, hold=True),
+    TableSettings("bytes", "lake.bytes", "raw", (), 1_000, "dead-letter", GROUP, hold=True),
 )
 _FAILURES = (*MAY_PASS, Overtaken, TableRefused)
 
@@ -91,6 +92,7 @@ class SimulatedLake:
         self.log = SimulatedLog(self.seed)
         self._random = random.Random(f"lake {self.seed}")
         self._names = 0
+        self._sound = self.catalog(is_sound=True)
 
     def catalog(self, *, is_sound: bool = False) -> FailingCatalog:
         """Return the catalog for a new process."""
@@ -124,6 +126,7 @@ class SimulatedLake:
             for _ in range(self._random.randint(1, 3)):
                 await worker.step()
                 self.counts["rounds"] += 1
+                await asyncio.to_thread(self._check_needed, worker)
         except WorkerFenced:
             self.counts["fenced"] += 1
             self.workers.remove(worker)
@@ -148,10 +151,24 @@ class SimulatedLake:
         except (*_FAILURES, Killed):
             self.counts["maintenance failed"] += 1
 
+    def _check_needed(self, worker: SimulatedWorker) -> None:
+        """Check that retention may not pass the position of a table in the catalog, by the worker's offsets."""
+        assert worker.group is not None
+        for table in worker.group.tables:
+            loaded = self._sound.load_table(table.settings.table)
+            newest = newest_with_position(loaded)
+            position = None if newest is None else read_position(summary_of(newest))
+            for partition, offset in table.needed.items():
+                if offset > (0 if position is None else position.place(partition).open_from):
+                    raise LostOrTwice(
+                        f"seed {self.seed}: {table.settings.table}: retention may drop records below {offset} of "
+                        f"partition {partition}, which the table lacks"
+                    )
+
     # ------------------------------------------------------------ the check
 
     def _check(self) -> None:
-        catalog = self.catalog(is_sound=True)
+        catalog = self._sound
         for member in MEMBERS:
             table = catalog.load_table(member.table)
             wanted = {

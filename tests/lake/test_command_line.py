@@ -279,6 +279,31 @@ def test_a_table_is_made_anew_from_the_first_record(cluster: RunningCluster, tmp
     assert "no topic with ottla.lake.enable=true is written to table lake.nothing" in unknown.stderr
 
 
+def test_a_rebuild_sets_the_offsets_back_for_which_retention_waits(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    asyncio.run(create(cluster, "held_built", 1, hold="true"))
+    asyncio.run(write(cluster, "held_built", b"1", b"2", b"3"))
+    asyncio.run(delete_records(cluster, "held_built", 1))
+    at = ("--lake", str(tmp_path))
+    assert asyncio.run(worker(cluster, tmp_path, "held_built").run())
+    held = TopicPartition("held_built", 0)
+    assert asyncio.run(committed(cluster, "lake.held_built")) == {held: 3}
+    assert "\tyes\tok\n" in ottla(cluster, "lake", "status", *at, "held_built").stdout
+    (state,) = json.loads(ottla(cluster, "lake", "status", *at, "held_built", "-o", "json").stdout)
+    assert state["hold"]
+    ottla(cluster, "lake", "rebuild", *at, "--accept-loss", "lake.held_built")
+    assert asyncio.run(committed(cluster, "lake.held_built")) == {held: 1}
+    assert asyncio.run(worker(cluster, tmp_path, "held_built").run())
+    assert asyncio.run(committed(cluster, "lake.held_built")) == {held: 3}
+
+
+async def committed(cluster: RunningCluster, table: str) -> dict[TopicPartition, int]:
+    """Return the offsets that a table still needs, by its group."""
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        return await admin.committed_offsets(f"ottla-lake-{table}")
+
+
 async def delete_records(cluster: RunningCluster, topic: str, before: int) -> None:
     """Delete the records of partition 0 before an offset."""
     async with Admin(bootstrap_servers=cluster.bootstrap) as admin:

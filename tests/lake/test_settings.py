@@ -29,6 +29,13 @@ def test_a_topic_is_written_if_its_settings_say_so() -> None:
     )
 
 
+def test_the_group_of_a_hold_has_the_tables_name() -> None:
+    assert not settings("orders").hold
+    assert settings("web.clicks", hold="true").hold
+    assert settings("web.clicks").hold_group == "ottla-lake-lake.web_clicks"
+    assert settings("orders", table="sales.orders").hold_group == "ottla-lake-sales.orders"
+
+
 def test_tables_of_one_group_are_together_and_others_alone() -> None:
     a, b, c, d = (settings(name, group="" if name in "cd" else "bank") for name in "abcd")
     assert grouped([d, b, c, a]) == [(a, b), (c,), (d,)]
@@ -57,6 +64,9 @@ def test_two_topics_never_share_a_table(first: str, second: str) -> None:
         ("bad_records", "drop", "dead-letter, fail, skip"),
         ("commit.ms", "1", "at least 1000"),
         ("enable", "yes", "true or false"),
+        ("hold", "maybe", "true or false"),
+        ("hold.max.ms", "999", "at least 1000"),
+        ("hold.max.ms", "24h", "whole number"),
     ],
 )
 def test_brokers_refuse_values_that_a_worker_could_not_use(name: str, value: str, reason: str) -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla import Acl, AclFilter, AclOperation, AclPermission, AclResourceType, NewTopic, PatternType, sync
+from ottla import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    NewTopic,
+    PatternType,
+    TopicPartition,
+    sync,
+)
+from ottla.client.admin import TOPIC_RESOURCE
 from ottla.lake.iceberg.catalogs import LakePlace
 from ottla.lake.worker import LakeOptions, LakeWorker
 from ottla.testing import LocalCluster
@@ -19,6 +31,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("lake"), pytest.mark.
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 READ = (AclResourceType.TOPIC, "orders", PatternType.LITERAL, AclOperation.READ)
 CONFIGS = (AclResourceType.TOPIC, "orders", PatternType.LITERAL, AclOperation.DESCRIBE_CONFIGS)
+HOLD = (AclResourceType.GROUP, "ottla-lake-", PatternType.PREFIXED, AclOperation.READ)
 WRITE = (AclResourceType.TRANSACTIONAL_ID, "lake-", PatternType.PREFIXED, AclOperation.WRITE)
 
 
@@ -81,3 +94,34 @@ def test_a_worker_needs_these_rights_and_no_others(
         assert values(tmp_path, "lake.orders") == {(0, 0): b"1"}
     else:
         assert not list(tmp_path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("may_hold", [True, False])
+def test_a_held_topic_needs_read_on_the_group_and_its_table_goes_on_without(
+    secured: LocalCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, may_hold: bool
+) -> None:
+    with sync.Admin(**login(secured, "admin", "a")) as admin:
+        rights = (READ, CONFIGS, WRITE, *([HOLD] if may_hold else ()))
+        admin.create_acls(
+            [Acl(*right[:3], "User:lake", "*", right[3], AclPermission.ALLOW) for right in rights]
+        )
+        admin.alter_configs(TOPIC_RESOURCE, "orders", {"ottla.lake.hold": "true"})
+        try:
+            place = LakePlace(folder=tmp_path)
+            done = asyncio.run(work(LakeOptions(login(secured, "lake", "l"), place, once=True)))
+            committed = admin.committed_offsets("ottla-lake-lake.orders")
+        finally:
+            admin.delete_acls([AclFilter(principal="User:lake")])
+            admin.alter_configs(TOPIC_RESOURCE, "orders", {"ottla.lake.hold": "false"})
+            admin.delete_groups(["ottla-lake-lake.orders"])
+    assert done
+    assert values(tmp_path, "lake.orders") == {(0, 0): b"1"}
+    complaints = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    if may_hold:
+        assert committed == {TopicPartition("orders", 0): 2}
+        assert complaints == []
+    else:
+        assert committed == {}
+        (complaint,) = complaints
+        assert "table lake.orders: no offsets can be committed to group ottla-lake-lake.orders" in complaint
+        assert "the worker's user needs Read on the group ottla-lake-lake.orders" in complaint

@@ -34,7 +34,9 @@ def rebuild_table(arguments: argparse.Namespace) -> None:
                 "lack them; --accept-loss makes it nevertheless"
             )
         confirm(f"Remove table {table}, to make it anew from topic {topic}?", yes=arguments.yes)
+        run_client(_set_back(arguments, plan))
         remove_table(catalog, plan.settings)
+        run_client(_set_back(arguments, plan))
     say(f"{table}: removed; a running worker makes it anew, or `ottla lake run --once {topic}`")
 
 
@@ -44,3 +46,11 @@ async def _planned(arguments: argparse.Namespace) -> Rebuild:
 
     async with Admin(**connection_of(arguments)) as admin:
         return await planned_rebuild(LakeView(admin), arguments.table)
+
+
+async def _set_back(arguments: argparse.Namespace, plan: Rebuild) -> None:
+    from ....lake.cluster_view import LakeView
+    from ....lake.rebuilding import set_offsets_back
+
+    async with Admin(**connection_of(arguments)) as admin:
+        await set_offsets_back(LakeView(admin), plan)

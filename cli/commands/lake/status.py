@@ -63,14 +63,15 @@ def _print(tables: list[TableStatus], *, is_wide: bool) -> None:
             table.files,
             lag(str(table.behind)),
             "-" if table.committed_ms is None else f"{max(0, now_ms - table.committed_ms) / 1000:.0f} s",
+            "yes" if table.hold else "-",
             state("refused") if table.problem else state("ok"),
         )
         for table in tables
     ]
     print_table(
-        ("TABLE", "TOPIC", "MODE", "GROUP", "CUT", "ROWS", "BAD", "FILES", "BEHIND", "AGE", "STATE"),
+        ("TABLE", "TOPIC", "MODE", "GROUP", "CUT", "ROWS", "BAD", "FILES", "BEHIND", "AGE", "HOLD", "STATE"),
         rows,
-        spare=("GROUP", "FILES", "MODE", "TOPIC"),
+        spare=("GROUP", "FILES", "MODE", "HOLD", "TOPIC"),
         empty=none_of("topics with ottla.lake.enable=true"),
         wide=is_wide,
     )

@@ -204,6 +204,13 @@ class Segment:
         self.load_max_timestamp()
         if self.max_timestamp >= 0:
             return self.max_timestamp
+        return self.written_ms()
+
+    def written_ms(self) -> int:
+        """Return the time at which the file was last written, in ms. Compaction keeps it.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
         try:
             return int(self.path.stat().st_mtime * 1000)
         except OSError as error:

@@ -26,9 +26,10 @@ _NODE_PREFIX = f"{NODE}:"
 _NODE_RIGHTS: Mapping[int, int] = {
     AclResourceType.CLUSTER: 1 << AclOperation.CLUSTER_ACTION,
     AclResourceType.TOPIC: 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE,
+    AclResourceType.GROUP: 1 << AclOperation.DESCRIBE,
 }
-"""The rights of a peer that has proved to hold the cluster secret: those needed to follow a leader. ACLs do not change
-them."""
+"""The rights of a peer that has proved to hold the cluster secret: those needed to follow a leader, and to ask for the
+offsets that a table of the lake still needs. ACLs do not change them."""
 
 _ANY_NAME = "hardcode"
 """A resource name that Kafka asks about to find out whether a principal may use any resource of a type."""

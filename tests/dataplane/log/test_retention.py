@@ -6,6 +6,7 @@ import asyncio
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -14,13 +15,13 @@ from hypothesis import strategies as st
 from ottla.dataplane.log import LogConfig, PartitionLog, durability
 from ottla.dataplane.log.composed import append_marker
 from ottla.dataplane.log.producers.producer_snapshot import snapshot_path
-from ottla.dataplane.log.retention import segments_to_drop
+from ottla.dataplane.log.retention import KEEP_ALL, Hold, segments_to_drop
 from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record_batch import TRANSACTIONAL_FLAG
 from tests.dataplane.log.batches import make_batch
-from tests.dataplane.log.held_replicas import Held
+from tests.dataplane.log.held_replicas import Held, holds_of
 
 NOW = 1_000_000
 
@@ -32,9 +33,13 @@ class Stored:
     base_offset: int
     size: int
     largest_ms: int
+    last_write_ms: int = NOW
 
     def largest_timestamp_ms(self) -> int:
         return self.largest_ms
+
+    def written_ms(self) -> int:
+        return self.last_write_ms
 
 
 def _by_brute_force(
@@ -92,6 +97,129 @@ def test_the_rules_agree_with_brute_force(
         now_ms=NOW,
     )
     assert going == _by_brute_force(segments, config, start, end, watermark, NOW)
+
+
+@given(
+    _logs(),
+    st.sampled_from(["delete", "compact", "compact,delete"]),
+    st.sampled_from([-1, 0, 10, 30]),
+    st.sampled_from([-1, 0, 100, 250, 500]),
+    st.integers(0, 70),
+    st.integers(0, 70),
+    st.integers(0, 70),
+    st.integers(0, 60),
+)
+def test_a_hold_keeps_records_from_its_offset_on_and_no_others(
+    log: tuple[list[Stored], int],
+    policy: str,
+    ms: int,
+    size: int,
+    start: int,
+    watermark: int,
+    needed: int,
+    limit_ms: int,
+) -> None:
+    """The segments that go with a hold are: those that go without it, up to the first that is held, and at least those
+    below the log start. A longer limit keeps no fewer segments, and none keeps fewer than no hold."""
+    segments, end = log
+    config = LogConfig(cleanup_policy=policy, retention_ms=ms, retention_bytes=size)
+    start, watermark = min(start, end), min(watermark, end)
+
+    def going(hold: Hold | None) -> int:
+        return segments_to_drop(
+            segments,
+            config,
+            log_start_offset=start,
+            log_end_offset=end,
+            upper_bound=watermark,
+            now_ms=NOW,
+            hold=hold,
+        )
+
+    ends = [segment.base_offset for segment in segments[1:]] + [end]
+    alone, kept = going(None), going(KEEP_ALL)
+    assert kept == _by_brute_force(segments, LogConfig(cleanup_policy="compact"), start, end, watermark, NOW)
+    read = sum(segment_end <= needed for segment_end in ends)
+    assert going(Hold(needed, float("inf"))) == max(kept, min(alone, read))
+    limited = going(Hold(needed, limit_ms))
+    assert max(kept, min(alone, read)) <= limited <= alone
+    assert going(Hold(needed, limit_ms + 5)) <= limited
+    assert going(Hold(end, limit_ms)) == alone
+
+
+def _going(
+    segments: list[Stored], hold: Hold, now_ms: int, *, retention_ms: int = -1, retention_bytes: int = -1
+) -> int:
+    return segments_to_drop(
+        segments,
+        LogConfig(retention_ms=retention_ms, retention_bytes=retention_bytes),
+        log_start_offset=0,
+        log_end_offset=10 * len(segments),
+        upper_bound=10 * len(segments),
+        now_ms=now_ms,
+        hold=hold,
+    )
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "over_ms"),
+    [(5_000, 105_000), (-1_000_000, 6_000), (20_000, 120_000)],
+    ids=["now", "long ago", "a little ahead"],
+)
+def test_the_limit_of_age_counts_from_expiry_but_not_before_the_write(timestamp: int, over_ms: int) -> None:
+    """Records of long ago would be gone with the next check after their write. They are held from then on."""
+    segments = [Stored(0, 100, timestamp, 6_000), Stored(10, 100, 1 << 50)]
+    hold = Hold(0, 1_000)
+    assert _going(segments, hold, over_ms + 1_000, retention_ms=100_000) == 0
+    assert _going(segments, hold, over_ms + 1_001, retention_ms=100_000) == 1
+
+
+def test_the_limit_of_size_counts_from_the_write_that_made_the_log_too_large() -> None:
+    """A steady log writes 100 bytes a second. Timestamps do not matter: these are far ahead."""
+    segments = [Stored(10 * n, 1_000, 1 << 60, 10_000 * (n + 1)) for n in range(6)]
+    hold = Hold(0, 5_000)
+    # At 35 s there are 2,500 bytes after the first segment.
+    assert _going(segments, hold, 40_000, retention_bytes=2_500) == 0
+    assert _going(segments, hold, 40_001, retention_bytes=2_500) == 1
+    assert _going(segments, hold, 50_001, retention_bytes=2_500) == 2
+    assert _going(segments, hold, 60_001, retention_bytes=2_500) == 3
+    assert _going(segments, hold, 90_001, retention_bytes=2_500) == 3
+
+
+def test_a_write_that_is_dated_far_ahead_holds_no_longer_than_the_limit() -> None:
+    segments = [Stored(0, 100, 0, 1 << 50), Stored(10, 100, 0, 1 << 50)]
+    assert _going(segments, Hold(0, 1_000), 50_000, retention_bytes=0) == 2
+    near = [Stored(0, 100, 0, 50_900), Stored(10, 100, 0, 50_900)]
+    assert _going(near, Hold(0, 1_000), 50_000, retention_bytes=0) == 0, (
+        "a clock may have been set back a little"
+    )
+
+
+@given(_logs(), st.sampled_from([0, 100, 250, 500]), st.randoms(use_true_random=False))
+def test_the_moment_of_size_lies_between_the_write_of_the_segment_and_the_last_one(
+    log: tuple[list[Stored], int], size: int, chance: Random
+) -> None:
+    dated = sorted(chance.randrange(NOW) for _ in log[0])
+    segments = [
+        Stored(segment.base_offset, segment.size, segment.largest_ms, ms)
+        for segment, ms in zip(log[0], dated, strict=True)
+    ]
+
+    def going(hold: Hold | None) -> int:
+        return segments_to_drop(
+            segments,
+            LogConfig(retention_bytes=size),
+            log_start_offset=0,
+            log_end_offset=log[1],
+            upper_bound=log[1],
+            now_ms=NOW,
+            hold=hold,
+        )
+
+    alone = going(None)
+    assert going(Hold(0, NOW - dated[-1] - 1)) == alone
+    for index in range(alone):
+        assert going(Hold(0, NOW - dated[index])) <= index
 
 
 def _log(folder: Path, config: LogConfig, *, start: int = 0, clean: bool = False) -> PartitionLog:
@@ -222,7 +350,7 @@ def test_upkeep_flushes_what_is_only_kept_for_its_producers(tmp_path: Path) -> N
     async def keep() -> None:
         pass
 
-    asyncio.run(LogUpkeep(Held(Replica(log, 9)), keep, 1000, lambda: NOW + 2000).check())
+    asyncio.run(LogUpkeep(Held(Replica(log, 9)), holds_of(), keep, 1000, lambda: NOW + 2000).check())
     assert ([segment.base_offset for segment in log.segments], log.old_segments.awaits_flush) == ([9], False)
     log.close(clean=False)
 
@@ -270,7 +398,7 @@ def test_upkeep_drops_at_once_and_unlinks_after_the_delay(tmp_path: Path) -> Non
     async def keep() -> None:
         kept.append(clock[0])
 
-    upkeep = LogUpkeep(replicas, keep, 1000, lambda: clock[0])
+    upkeep = LogUpkeep(replicas, holds_of(), keep, 1000, lambda: clock[0])
 
     def doomed() -> int:
         return len(list(tmp_path.glob("*/*.deleted")))
@@ -310,7 +438,7 @@ def test_files_that_a_dead_process_had_renamed_are_unlinked_after_the_delay(tmp_
     async def keep() -> None:
         return
 
-    upkeep = LogUpkeep(Held(Replica(log, 100)), keep, 1000, lambda: clock[0])
+    upkeep = LogUpkeep(Held(Replica(log, 100)), holds_of(), keep, 1000, lambda: clock[0])
 
     asyncio.run(upkeep.sweep())
     assert set(tmp_path.glob("*/*.deleted")) == left

@@ -33,7 +33,7 @@ from ottla.protocol.messages.offsets import (
 from ottla.protocol.wire.schema import ZERO_UUID
 
 HERE, THERE, ANOTHER = b"h" * 16, b"s" * 16, b"a" * 16
-STORED = {"a": 5, "b": 7, "denied": 9}
+STORED = {"a": 5, "b": 7, "denied": 9, "ottla-lake-lake.orders": 5}
 """Committed offset of each group in partition 0 of `orders`."""
 
 
@@ -137,6 +137,12 @@ async def test_offsets_follow_from_brokers_that_tell_of_one_group_at_a_time(last
         "b": {("orders", 0): (7, "")},
     }
     assert await _followed(OneBroker(last), _image()) == wanted
+
+
+async def test_offsets_of_the_lakes_tables_do_not_follow() -> None:
+    """Retention of the copy would otherwise drop records that a table of this cluster lacks."""
+    assert "ottla-lake-lake.orders" in STORED
+    assert set(await _followed(OneBroker(10), _image())) == {"a", "b"}
 
 
 async def test_offsets_in_a_topic_that_was_made_anew_do_not_follow_before_that_is_known() -> None:

@@ -12,7 +12,7 @@ from ottla.dataplane.replication.roles.in_sync import Committed, PendingExpand
 from ottla.dataplane.replication.roles.leader import Refusal
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
-from tests.dataplane.log.held_replicas import Held
+from tests.dataplane.log.held_replicas import Held, holds_of
 
 from .harness import KEY, LAG_MS, ReplicasByHand, batch
 
@@ -139,7 +139,7 @@ async def test_followers_of_an_idle_partition_hear_what_retention_dropped(tmp_pa
     async def keep() -> None:
         """Store nothing."""
 
-    await LogUpkeep(Held(leader.partition), keep, 1000, lambda: cluster.now_ms).check()
+    await LogUpkeep(Held(leader.partition), holds_of(), keep, 1000, lambda: cluster.now_ms).check()
     assert leader.log.log_start_offset == 2
     assert LOG_START_DELAY_S in leader.scheduler.waits()
     leader.scheduler.fire_timers()

@@ -15,6 +15,7 @@ from ottla.dataplane.runtime.change_set import ChangeSet
 from ottla.dataplane.runtime.time_slices import MOVED_PER_TURN
 from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
+from tests.dataplane.log.held_replicas import holds_of
 
 COUNT = 2 * MOVED_PER_TURN + 7
 
@@ -69,7 +70,7 @@ def cleaner_of(replicas: Replicas) -> LogCleaner[Replica]:
 
 
 def sweep(replicas: Replicas) -> Coroutine[Any, Any, object]:
-    return LogUpkeep(replicas, mock.AsyncMock(), 1000, lambda: 0).sweep()
+    return LogUpkeep(replicas, holds_of(), mock.AsyncMock(), 1000, lambda: 0).sweep()
 
 
 def clean(replicas: Replicas) -> Coroutine[Any, Any, object]:

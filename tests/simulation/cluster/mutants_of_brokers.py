@@ -234,7 +234,7 @@ def retention_above_high_watermark() -> Iterator[None]:
     though it is acknowledged once they have restarted their logs.
     """
 
-    def to_the_end(segments: Any, config: Any, **limits: int) -> int:
+    def to_the_end(segments: Any, config: Any, **limits: Any) -> int:
         return segments_to_drop(segments, config, **(limits | {"upper_bound": limits["log_end_offset"]}))
 
     with patch.object(old_segments, "segments_to_drop", to_the_end):

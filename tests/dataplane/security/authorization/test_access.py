@@ -124,7 +124,7 @@ def test_each_kind_of_resource_has_its_error(kind: AclResourceType, code: ErrorC
     assert caught.value.code is code
 
 
-def test_a_node_may_do_what_following_takes_and_nothing_else() -> None:
+def test_a_node_may_do_what_following_and_retention_take_and_nothing_else() -> None:
     denying = Acl(TOPIC, "*", PatternType.LITERAL, "User:*", "*", AclOperation.ALL, AclPermission.DENY)
     node = Asked(PeerSession(Principal(NODE, "2"), "10.0.0.2", "CLIENTS"))
     access = Broker(denying).access(node)
@@ -132,6 +132,7 @@ def test_a_node_may_do_what_following_takes_and_nothing_else() -> None:
     assert access.allows(READ, TOPIC, "orders")
     assert not access.allows(WRITE, TOPIC, "orders")
     assert not access.allows_cluster(AclOperation.ALTER)
+    assert access.allows(AclOperation.DESCRIBE, GROUP, "g")
     assert not access.allows(READ, GROUP, "g")
 
 
