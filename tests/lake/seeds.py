@@ -5,7 +5,8 @@
 Tables, files and the catalog are real, and fail by chance (`failing_store.py`). The topics are in memory
 (`simulated_log.py`). Compactions and expiries run in between. At the end a worker without faults completes the tables.
 Each record has to be there once, as a row or as a dead letter, and both tables have to have whole transactions at each
-tag. Retention must never pass the position of a table. Exits with the number of seeds that broke something, at most 100.
+tag. Retention must never pass the position of a table. Exits with the number of seeds that broke something, at most
+100.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ottla.lake.take_over import TakeOver, carry_out, lost_tags, planned_take_ov
 from tests.lake.small_tables import NAME, append, at, both, opened, places, written
 
 SETTINGS = TableSettings(
-    "t", NAME, "json", partition_by=(), commit_ms=1000, bad_records="dead-letter", group="bank"
+    "t", NAME, "json", partition_by=(), commit_ms=1000, bad_records="dead-letter", group="bank", hold=False
 )
 PARTITIONS = frozenset(TopicPartition("t", index) for index in (0, 1))
 EPOCH = Epoch(1, 0, "east")
