@@ -47,7 +47,7 @@ from ...protocol.messages.mirrors import (
 from ..mirroring import first_cut
 from ..mirroring.mirrors import Mirrors
 from ..mirroring.source_check import ReachedSource, SourceCheck
-from ..mirroring.topic_history import copies_of_cluster
+from ..mirroring.topic_history import known_copies
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..runtime.clocks import monotonic_ms, wall_ms
@@ -104,10 +104,10 @@ class MirrorHandlers:
         """Raise KafkaError if a source topic that matches the pattern `topics` is itself a copy of a topic in this
         cluster."""
         own_id = self._quorum.image.cluster_id
-        copies = await copies_of_cluster(reached.source, reached.metadata, topics, own_id)
-        if copies:
-            name, mirror = min(copies.items())
-            more = f", and {len(copies) - 1} more topics are copies, too" if len(copies) > 1 else ""
+        loops = (await known_copies(reached.source, reached.metadata, topics, own_id)).loops
+        if loops:
+            name, mirror = min(loops.items())
+            more = f", and {len(loops) - 1} more topics are copies, too" if len(loops) > 1 else ""
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"the source's topic {name!r} is itself a copy of this cluster, by its mirror {mirror!r}{more}: name "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.failback import (
@@ -30,25 +31,38 @@ async def topic_histories(source: SourceCluster, topics: str) -> dict[str, Linea
     return merged(described)
 
 
-async def copies_of_cluster(
-    source: SourceCluster, metadata: MetadataResponse, topics: str, cluster_id: str
-) -> Mapping[str, str]:
-    """Return the topics of the source that are copies of this cluster's topics, with the names of their mirrors there.
+@dataclass(frozen=True, slots=True)
+class KnownCopies:
+    """The topics of a source that are copies, or were copies until their mirrors were promoted."""
 
-    A mirror must not copy them, since that would be a loop. The result is empty for a source that is not a cluster of
-    Ottla, or is an older one. Raises KafkaError.
+    loops: Mapping[str, str] = field(default_factory=dict)
+    """Copies of this cluster's topics, with the names of their mirrors at the source."""
+    with_former_ids: frozenset[str] = frozenset()
+    """Topics that have the ids of the topics from which they were copied. These may be deleted topics of this cluster:
+    the source forgets the cluster once the mirror is deleted."""
+
+
+async def known_copies(
+    source: SourceCluster, metadata: MetadataResponse, topics: str, cluster_id: str
+) -> KnownCopies:
+    """Return the matching copies at the source of a mirror into the cluster with the id `cluster_id`.
+
+    The result is empty for a source that is not a cluster of Ottla, or is an older one. Raises KafkaError.
     """
     try:
         answer = await _ask(source, metadata.brokers[0].node_id, topics)
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            return {}
+            return KnownCopies()
         raise
-    return {
-        topic.name: topic.mirror
-        for topic in answer.topics
-        if topic.is_copy and topic.source_cluster_id == cluster_id
-    }
+    return KnownCopies(
+        {
+            topic.name: topic.mirror
+            for topic in answer.topics
+            if topic.is_copy and topic.source_cluster_id == cluster_id
+        },
+        frozenset(topic.name for topic in answer.topics if topic.source_topic_id == topic.topic_id),
+    )
 
 
 async def is_ottla(source: SourceCluster, metadata: MetadataResponse) -> bool:

@@ -35,7 +35,7 @@ from ..runtime.matching import matching
 from ..runtime.time_slices import pieces
 from .first_cut import tells_offsets
 from .source import SourceCluster
-from .topic_history import copies_of_cluster, is_ottla
+from .topic_history import KnownCopies, is_ottla, known_copies
 
 TOPICS_AT_ONCE: Final = 100
 OFFSETS_STAY_MS: Final = 3_600_000
@@ -99,28 +99,39 @@ class TopicList:
             ]
             skipped |= {name: why for name, why in refused.items() if why}
             news = [topic for topic in topics if _is_news(self._quorum.image, self._mirror.name, topic)]
-            loops = await self._loops(news, metadata)
-            skipped |= loops
-            news = [topic for topic in news if topic.name not in loops]
-            if news:
-                command = FollowTopics(mirror=self._mirror.name, topics=news, seed=self._chance())
-                for result in (await self._quorum.submit(command)).topics:
-                    if result.error_code:
-                        skipped[result.name] = result.error_message
+            copies = await self._copies(news, metadata)
+            skipped |= {
+                name: f"it is itself a copy of this cluster, by the source's mirror {mirror!r}"
+                for name, mirror in copies.loops.items()
+            }
+            news = [topic for topic in news if topic.name not in copies.loops]
+            # A topic with this id may have been deleted here, and positions of its readers be ahead of the new copy.
+            # The quorum gives the copy an id of its own if the command names none, and then learns the source's id.
+            came_back = [topic for topic in news if topic.name in copies.with_former_ids]
+            without_ids = [_without_id(topic) for topic in came_back]
+            skipped |= await self._follow(
+                [*(topic for topic in news if topic not in came_back), *without_ids]
+            )
+            await self._follow([topic for topic in came_back if topic.name not in skipped])
         self.skipped = skipped
 
-    async def _loops(self, news: Iterable[MirroredTopic], metadata: MetadataResponse) -> dict[str, str]:
-        """Return the source's new topics that are copies of this cluster's topics, with the reason to skip them."""
+    async def _follow(self, topics: list[MirroredTopic]) -> dict[str, str]:
+        """Have the quorum create or change copies, and return the topics that it refuses, with the reason."""
+        if not topics:
+            return {}
+        command = FollowTopics(mirror=self._mirror.name, topics=topics, seed=self._chance())
+        results = (await self._quorum.submit(command)).topics
+        return {result.name: result.error_message for result in results if result.error_code}
+
+    async def _copies(self, news: Iterable[MirroredTopic], metadata: MetadataResponse) -> KnownCopies:
+        """Return the source's copies among the topics that this cluster does not have. Raises KafkaError."""
         image = self._quorum.image
         unknown = {topic.name for topic in news if topic.name not in image.topics}
         if not unknown:
-            return {}
-        copies = await copies_of_cluster(self._source, metadata, self._mirror.topics, image.cluster_id)
-        return {
-            name: f"it is itself a copy of this cluster, by the source's mirror {mirror!r}"
-            for name, mirror in copies.items()
-            if name in unknown
-        }
+            return KnownCopies()
+        copies = await known_copies(self._source, metadata, self._mirror.topics, image.cluster_id)
+        loops = {name: mirror for name, mirror in copies.loops.items() if name in unknown}
+        return KnownCopies(loops, copies.with_former_ids & unknown)
 
     def has_all(self, metadata: MetadataResponse) -> bool:
         """Return whether all matching topics are copied with all partitions, apart from skipped topics. `metadata`
@@ -218,6 +229,15 @@ class TopicList:
                 is_denied = result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 refused[name] = _NEEDS_SETTINGS if is_denied else ""
         return settings, refused
+
+
+def _without_id(topic: MirroredTopic) -> MirroredTopic:
+    return MirroredTopic(
+        name=topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=topic.configs,
+    )
 
 
 def _offsets_settings(settings: Mapping[str, str]) -> dict[str, str]:

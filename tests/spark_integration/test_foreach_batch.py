@@ -61,6 +61,13 @@ def test_functions_with_names_of_their_own_write_beside_each_other() -> None:
     assert len(frames.written) == 12
 
 
+def test_topics_that_differ_in_case_are_two_topics_with_two_names() -> None:
+    frames = Frames()
+    for topic in ("Sales.Orders", "sales.orders"):
+        ottla_sink(topic=topic, bootstrap_servers=HERE)(frames.frame(), 0)
+    assert frames.written == [f"spark-{frames.query}-{topic}" for topic in ("Sales.Orders", "sales.orders")]
+
+
 def test_a_second_call_for_a_batch_fails_and_the_next_one_goes_on() -> None:
     frames = Frames()
     sink = ottla_sink(topic="delays", bootstrap_servers=HERE)
