@@ -69,7 +69,11 @@ class ProducedBatches:
             else [max_timestamp]
         )
         placement = place_produced(batches, parsed, config, log.log_end_offset, leader_epoch, now_ms, largest)
-        return log.append_placed(batches, placement, leader_epoch, now_ms)
+        try:
+            return log.append_placed(batches, placement, leader_epoch, now_ms)
+        except KafkaError as error:
+            log.producers.will_come_again(parsed[0][1], error.code)
+            raise
 
     def _append_single(self, batch: memoryview, leader_epoch: int, now_ms: int) -> AppendResult | None:
         """Append a single sound batch of which only the offset and the epoch have to be patched, which is the usual
@@ -94,7 +98,11 @@ class ProducedBatches:
             max_timestamp = check_records_on_loop(batch, header, config, now_ms)
         if max_timestamp != header.max_timestamp or header.attributes & LOG_APPEND_TIME_FLAG:
             return None
-        return self._log.append_single(batch, header, leader_epoch, now_ms)
+        try:
+            return self._log.append_single(batch, header, leader_epoch, now_ms)
+        except KafkaError as error:
+            self._log.producers.will_come_again(header, error.code)
+            raise
 
     def has(self, batches: bytearray | memoryview) -> bool:
         """Return whether the log has a batch already, judged by its header. Callers must ask before they refuse a batch
@@ -123,10 +131,11 @@ class ProducedBatches:
         stamp = original.timestamp if self._log.config.stamps_at_append else -1
         return AppendResult(original.first_offset, original.last_offset, stamp, original.timestamp, 0, True)
 
-    def refused_for_now(self, batches: memoryview) -> None:
-        """Note a client's batch that is not appended yet, but will be sent again. Later batches of its producer must
-        not overtake it. Damaged or forbidden batches are not noted, since their headers cannot be relied on."""
+    def refused_for_now(self, batches: memoryview, code: ErrorCode) -> None:
+        """Note a client's batch that was refused with this error, but will be sent again. Later batches of its producer
+        must not overtake it, and get the same error. Damaged or forbidden batches are not noted, since their headers
+        cannot be relied on."""
         with suppress(KafkaError):
             parsed = validate_produced(batches)
             if len(parsed) == 1:
-                self._log.producers.will_come_again(parsed[0][1])
+                self._log.producers.will_come_again(parsed[0][1], code)

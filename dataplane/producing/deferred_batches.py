@@ -83,7 +83,7 @@ class Deferred:
             try:
                 queue.submit(partition, records, request.connection, arrived, batch.takes_long, request.spend)
             except KafkaError as error:
-                partition.log.produced.refused_for_now(records)
+                partition.log.produced.refused_for_now(records, error.code)
                 arrived(error)
 
     def _arrived(self, position: int, partition: Partition, outcome: Outcome) -> None:
@@ -118,7 +118,7 @@ class Deferred:
         if error is None:
             error = self._not_the_owner(batch)
         if error is not None and error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
-            partition.log.produced.refused_for_now(batch.records)
+            partition.log.produced.refused_for_now(batch.records, error.code)
         if (
             error is not None
             and error.code is ErrorCode.INVALID_TXN_STATE

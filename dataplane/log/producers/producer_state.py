@@ -22,18 +22,16 @@ from ....protocol.records.record_batch import (
 )
 from ..segments.aborted_transaction import AbortedTransaction
 from .open_transactions import OpenTransactions
+from .refused_batches import SEQUENCE_MAX, RefusedBatches, is_behind
 
 WINDOW: Final = 5
 """Batches remembered per producer: as many as a client may have in flight."""
-SEQUENCE_MAX: Final = 2**31 - 1
 NO_OFFSET: Final = -1
 NO_NUMBER: Final = -1
 _TRANSACTIONAL_OR_CONTROL: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 PRODUCERS_MAX: Final = 50_000
 """The most producers of one partition that are remembered until they expire. Beyond that the longest silent ones are
 forgotten."""
-REFUSED_MAX: Final = 1000
-"""The most producers without a known sequence of which a refused batch is remembered."""
 
 
 class ProducedBatch(NamedTuple):
@@ -162,9 +160,7 @@ class ProducerStates:
         self._entries: dict[int, ProducerEntry] = {}
         self.transactions = OpenTransactions()
         """The transactions of all producers. Invariant: its open transactions are those of the entries."""
-        self._refused: dict[
-            int, tuple[int, int]
-        ] = {}  # producer id -> epoch and first sequence of the refused batch
+        self._refused = RefusedBatches()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -205,13 +201,14 @@ class ProducerStates:
         """Return None if a batch may be appended now, or the original if it is a duplicate of a batch in the window.
 
         A producer that is unknown, or known only by its markers, may start with any sequence (KIP-360), unless an
-        earlier batch of it was refused and will be sent again.
+        earlier batch of it was refused and will be sent again. Batches after a refused batch get its error.
 
         No batch is a duplicate of a batch before the producer's last marker. A client that aborts may give the sequence
         of an unanswered batch to a record of its next transaction (librdkafka does): that record is not in the log.
         UNKNOWN_PRODUCER_ID makes clients abort, and begin a new epoch (KIP-360).
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap;
+        Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, or the
+        error of a batch that was refused there;
         UNKNOWN_PRODUCER_ID for a sequence of a transaction that has ended; INVALID_TXN_STATE for a batch outside the
         transaction that its producer has open here.
         """
@@ -237,15 +234,12 @@ class ProducerStates:
             )
         expected = _next_sequence(entry, epoch)
         if expected is None:
-            refused_epoch, refused_first = self._refused.get(header.producer_id, (epoch, first))
-            expected = refused_first if refused_epoch == epoch and _is_behind(first, refused_first) else first
+            earliest = self._refused.earliest_before(header)
+            expected = first if earliest is None else earliest
         if first != expected:
             if _repeats_ended_transaction(entry, header, expected):
                 raise _of_ended_transaction(header)
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} with epoch {epoch} sent sequence {first}, {expected} is next",
-            )
+            raise self._out_of_order(header, expected)
         if entry is not None and entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
@@ -253,22 +247,23 @@ class ProducerStates:
             )
         return None
 
-    def will_come_again(self, header: BatchHeader) -> None:
-        """Note a batch that was refused for now, and will be sent again.
+    def _out_of_order(self, header: BatchHeader, expected: int) -> KafkaError:
+        code = self._refused.error_behind(header, expected)
+        sent = f"producer {header.producer_id} with epoch {header.producer_epoch} sent sequence {header.base_sequence}"
+        if code is not None:
+            return KafkaError(
+                code, f"{sent}, and must send sequence {expected} again, which was refused, before it"
+            )
+        return KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{sent}, {expected} is next")
 
-        If its producer's next sequence is unknown, later batches that were already on their way must not be accepted as
-        the first. Otherwise there would be a gap, and the batch itself would be refused for good.
+    def will_come_again(self, header: BatchHeader, code: ErrorCode) -> None:
+        """Note a batch that was refused for now with this error, and will be sent again.
+
+        Later batches of its producer that were already on their way get the same error. If the producer's next
+        sequence is unknown, they would otherwise be accepted as the first, and the batch itself refused for good.
         """
-        producer_id, epoch = header.producer_id, header.producer_epoch
-        if producer_id == NO_PRODUCER_ID or _next_sequence(self._entries.get(producer_id), epoch) is not None:
-            return
-        first = header.base_sequence
-        refused_epoch, refused_first = self._refused.pop(producer_id, (epoch, first))
-        if refused_epoch > epoch or (refused_epoch == epoch and _is_behind(first, refused_first)):
-            epoch, first = refused_epoch, refused_first
-        if len(self._refused) >= REFUSED_MAX:
-            del self._refused[next(iter(self._refused))]
-        self._refused[producer_id] = epoch, first
+        if header.producer_id != NO_PRODUCER_ID:
+            self._refused.note(header, code)
 
     def record(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
         """Note an appended batch; the caller has checked it, or read it from a log. `record_marker` is for markers. Of
@@ -294,8 +289,8 @@ class ProducerStates:
                 self.transactions.begin(producer_id, first_offset)
             if header.base_sequence == NO_SEQUENCE:
                 return  # Offsets that were committed in the transaction have no sequence.
-        if not entry.batches:
-            self._refused.pop(producer_id, None)
+        if self._refused.by_producer:
+            self._refused.appended(header)
         timestamp = header.max_timestamp if attributes & LOG_APPEND_TIME_FLAG else now_ms
         entry.took(
             ProducedBatch(header.base_sequence, header.last_sequence, first_offset, last_offset, timestamp)
@@ -416,17 +411,12 @@ def _next_sequence(entry: ProducerEntry | None, epoch: int) -> int | None:
     return entry.next_sequence if epoch == entry.producer_epoch else 0
 
 
-def _is_behind(sequence: int, other: int) -> bool:
-    """Return whether a producer uses `sequence` after `other`, perhaps after sequences wrapped to 0."""
-    return 0 < (sequence - other) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
-
-
 def _repeats_ended_transaction(entry: ProducerEntry | None, header: BatchHeader, expected: int) -> bool:
     """Return whether the first batch of a transaction begins with a sequence that an earlier transaction has used."""
     if entry is None or not entry.batches or header.producer_epoch != entry.producer_epoch:
         return False
     begins = header.is_transactional and entry.transaction_first_offset == NO_OFFSET
-    return begins and _is_behind(expected, header.base_sequence)
+    return begins and is_behind(expected, header.base_sequence)
 
 
 def _of_ended_transaction(header: BatchHeader) -> KafkaError:

@@ -363,7 +363,7 @@ class Partition:
         leader = self.leader
         if leader is None:
             # This replica may become leader before the producer's next batch arrives.
-            self.log.produced.refused_for_now(batches)
+            self.log.produced.refused_for_now(batches, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             leader = self.leading()
         if self.copy_of:
             self.check_is_no_copy()
@@ -371,7 +371,7 @@ class Partition:
             original = self.log.produced.original_of(batches)
             if original is not None:
                 return original
-            self.log.produced.refused_for_now(batches)
+            self.log.produced.refused_for_now(batches, ErrorCode.NOT_ENOUGH_REPLICAS)
             raise self._too_few_in_sync(leader)
         result = self.log.produced.append(batches, leader.leader_epoch, self._broker.wall_ms(), max_timestamp)
         if not result.duplicate:

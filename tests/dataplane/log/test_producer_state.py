@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.log import ProducerStates
 from ottla.dataplane.log.producers import producer_state
 from ottla.dataplane.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
-from ottla.dataplane.log.producers.producer_state import REFUSED_MAX
+from ottla.dataplane.log.producers.refused_batches import REFUSED_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import ControlRecord, ControlType, encode_control_batch
 from ottla.protocol.records.record_batch import TRANSACTIONAL_FLAG, BatchHeader, parse_header
@@ -117,8 +117,8 @@ def test_an_unknown_producer_may_start_anywhere() -> None:
 
 def test_batches_behind_one_that_was_refused_do_not_begin_an_unknown_producer() -> None:
     states = ProducerStates()
-    states.will_come_again(_header((9, 3, 0), 18))
-    states.will_come_again(_header((9, 3, 18), 2))
+    states.will_come_again(_header((9, 3, 0), 18), ErrorCode.NOT_ENOUGH_REPLICAS)
+    states.will_come_again(_header((9, 3, 18), 2), ErrorCode.NOT_ENOUGH_REPLICAS)
     with pytest.raises(KafkaError) as caught:
         states.original_of(_header((9, 3, 18), 2))
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -204,28 +204,74 @@ def test_a_transaction_does_not_begin_with_sequences_of_the_one_before() -> None
 def test_a_batch_before_one_that_was_refused_begins_an_unknown_producer() -> None:
     """A client that changes to another leader may learn only there that an earlier batch was refused, too."""
     states = ProducerStates()
-    states.will_come_again(_header((9, 3, 18), 2))
+    states.will_come_again(_header((9, 3, 18), 2), ErrorCode.NOT_ENOUGH_REPLICAS)
     assert states.original_of(_header((9, 3, 0), 18)) is None
     assert states.original_of(_header((9, 3, 2**31 - 18), 18)) is None, "sequences begin at 0 again"
-    states.will_come_again(_header((9, 3, 0), 18))
+    states.will_come_again(_header((9, 3, 0), 18), ErrorCode.NOT_ENOUGH_REPLICAS)
     with pytest.raises(KafkaError) as caught:
         states.original_of(_header((9, 3, 18), 2))
-    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert states.original_of(_header((9, 3, 0), 18)) is None
 
 
 def test_batches_behind_one_that_was_refused_do_not_follow_a_marker_alone() -> None:
     states = ProducerStates()
     _end_transaction(states, 9, 0, offset=12)
-    states.will_come_again(_header((9, 0, 3), 2))
+    states.will_come_again(_header((9, 0, 3), 2), ErrorCode.NOT_ENOUGH_REPLICAS)
     with pytest.raises(KafkaError) as caught:
         states.original_of(_header((9, 0, 5), 1))
-    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     assert states.original_of(_header((9, 0, 3), 2)) is None
     states.record(_header((9, 0, 3), 2), 13, now_ms=0)
     assert states.original_of(_header((9, 0, 5), 1)) is None
     assert states.expire(1000, 1000) == 1
     assert states.original_of(_header((9, 0, 8), 1)) is None, "the refused batch has come"
+
+
+def _code_of(states: ProducerStates, sequence: int, epoch: int = 3) -> ErrorCode | None:
+    """Return the error for a batch with one record; None if it may be appended."""
+    try:
+        assert states.original_of(_header((9, epoch, sequence), 1)) is None
+    except KafkaError as error:
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize("start", [0, 5, _WRAP - 2])
+def test_batches_behind_a_refused_one_get_its_error(start: int) -> None:
+    """After OUT_OF_ORDER_SEQUENCE_NUMBER librdkafka sends unanswered batches of other partitions under a new epoch."""
+    states = ProducerStates()
+    before, refused, *behind = ((start + number) % _WRAP for number in range(5))
+    states.record(_header((9, 3, before), 1), 0, now_ms=0)
+    for _ in range(2):
+        states.will_come_again(_header((9, 3, refused), 1), ErrorCode.KAFKA_STORAGE_ERROR)
+        for sequence in behind:
+            assert _code_of(states, sequence) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert _code_of(states, refused) is None
+    states.record(_header((9, 3, refused), 1), 1, now_ms=0)
+    assert _code_of(states, behind[1]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the refused batch has come"
+    assert _code_of(states, behind[0]) is None
+
+
+def test_a_client_that_leaves_a_refused_batch_out_learns_of_the_gap() -> None:
+    states = ProducerStates()
+    states.record(_header((9, 3, 0), 1), 0, now_ms=0)
+    states.will_come_again(_header((9, 3, 1), 1), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert _code_of(states, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert _code_of(states, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _code_of(states, 3) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_gap_that_begins_elsewhere_than_at_a_refused_batch_is_one() -> None:
+    states = ProducerStates()
+    states.record(_header((9, 3, 0), 1), 0, now_ms=0)
+    states.will_come_again(_header((9, 3, 2), 1), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert _code_of(states, 3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _code_of(states, 3, epoch=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    states.record(_header((9, 3, 1), 1), 1, now_ms=0)
+    assert _code_of(states, 3) is ErrorCode.NOT_LEADER_OR_FOLLOWER, "now the gap begins at the refused batch"
+    states.record(_header((9, 4, 0), 1), 2, now_ms=0)
+    assert _code_of(states, 3, epoch=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_nothing_but_its_transaction_while_one_is_open() -> None:
@@ -243,7 +289,7 @@ def test_nothing_but_its_transaction_while_one_is_open() -> None:
 def test_refusals_of_many_unknown_producers_are_forgotten_oldest_first() -> None:
     states = ProducerStates()
     for producer_id in range(REFUSED_MAX + 1):
-        states.will_come_again(_header((producer_id, 0, 0), 1))
+        states.will_come_again(_header((producer_id, 0, 0), 1), ErrorCode.NOT_ENOUGH_REPLICAS)
     assert states.original_of(_header((0, 0, 1), 1)) is None
     with pytest.raises(KafkaError):
         states.original_of(_header((REFUSED_MAX, 0, 1), 1))

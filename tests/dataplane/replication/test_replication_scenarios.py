@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -466,7 +469,7 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_pa
     cluster.elect(1, isr=(1, 2))
     with pytest.raises(KafkaError) as refused:
         leader.produce(b"second", producer=(7, 0, 1))
-    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     leader.produce(b"first", producer=(7, 0, 0))
     leader.produce(b"second", producer=(7, 0, 1))
     assert leader.values() == [b"first", b"second"]
@@ -485,10 +488,30 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_n
     cluster.elect(2)
     with pytest.raises(KafkaError) as refused:
         new_leader.produce(b"second", producer=(7, 0, 1))
-    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     new_leader.produce(b"first", producer=(7, 0, 0))
     new_leader.produce(b"second", producer=(7, 0, 1))
     assert new_leader.values() == [b"first", b"second"]
+
+
+def test_batches_behind_one_for_which_there_is_no_room_get_its_error(tmp_path: Path) -> None:
+    """The disk refuses a batch, and has room for those that its producer had sent after it."""
+    cluster = ReplicasByHand(tmp_path)
+    cluster.elect(1)
+    leader = cluster[1]
+    leader.produce(b"before", producer=(7, 0, 0))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with mock.patch("os.pwrite", side_effect=full), pytest.raises(KafkaError) as refused:
+        leader.produce(b"first", producer=(7, 0, 1))
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    for sequence in (2, 3):
+        with pytest.raises(KafkaError) as refused:
+            leader.produce(b"behind", producer=(7, 0, sequence))
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    values = [b"first", b"second", b"third"]
+    for sequence, value in enumerate(values, 1):
+        leader.produce(value, producer=(7, 0, sequence))
+    assert leader.values() == [b"before", *values]
 
 
 def test_a_batch_that_another_leader_has_appended_holds_nothing_back(tmp_path: Path) -> None:
