@@ -4,6 +4,8 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled-tests
+TEST_FILES := $(shell find tests -name '*.py')
 INSTALL := $(BIN)/python .ci/pip_progress.py $(VENV)/install.log --no-compile --editable
 WHEELS := $(VENV)/wheels
 GSSAPI := import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["gssapi"][0])
@@ -19,7 +21,7 @@ TESTED := protocol metadata_quorum dataplane client spark_integration console la
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv reference docs demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
-.PHONY: lint-types lint-style lint-public lint-imports lint-commits quick-tests compiled-tests suite lint-beside installed gssapi-wheel hooks
+.PHONY: lint-types lint-style lint-public lint-imports lint-commits quick-tests suite lint-beside installed gssapi-wheel hooks
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream flights through them, a lake and Spark, and kill five processes"
 	@echo "make demo-console  a cluster with flights and failovers, and its console; Control-C ends both"
@@ -92,7 +94,7 @@ test: venv
 	@$(MAKE) --no-print-directory -j2 suite lint-beside
 
 # Five on two cores: what waits for a broker, a timeout or Spark leaves them to others.
-suite: compiled-tests
+suite: $(COMPILED)
 	$(BIN)/python -m pytest -n 5 --dist loadgroup
 
 # It takes only what the suite leaves of the processors while it waits.
@@ -100,8 +102,9 @@ lint-beside: venv
 	@nice -n 19 $(MAKE) --no-print-directory $(LINTS)
 
 # Pytest compiles tests in a form of its own. All processes of the suite would do so at once.
-compiled-tests: venv
+$(COMPILED): $(READY) $(TEST_FILES) | venv
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true # the suite reports errors
+	@touch $@
 
 test-quick: venv
 	@case " $(TESTED) " in *" $(PACKAGE) "*) ;; *) echo "PACKAGE must be one of: $(TESTED)" >&2; exit 2 ;; esac

@@ -50,7 +50,8 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed") / "venv"
     run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
     python = str(folder / "bin" / "python")
-    run([sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", str(wheel)])
+    install = ["install", "--no-deps", "--no-index", "--no-compile", str(wheel)]
+    run([sys.executable, "-m", "pip", "--python", python, *install])
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(
         f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n"
@@ -61,6 +62,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(words: list[str]) -> str:
     # Where the checkout is on PYTHONPATH (tests of Spark set it for workers), pip finds Ottla installed already.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environ["CFLAGS"] = "-O0 -g0"  # The extensions have to be quick to build, not to run.
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/", env=environ)
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-SEEDS = ("3,4,13,20,24,29,38,48,53", "59,71,90,110,133,137,142,144")
-"""Seeds that cover all branches twice: parts that are played beside each other."""
-FURTHER = tuple(f"{first}-{first + 25}" for first in range(0, 300, 25))
-"""Further seeds, played one after the other while branches are missing, e.g. after the product's behaviour changed."""
+SEEDS = ("1,3,13,24,29,48,53,144", "71,110,211,213,214,215,216,220,222")
+"""Seeds that cover all branches, most of them twice: parts that are played beside each other."""
+FURTHER = ("4,6,133,142,219", *(f"{first}-{first + 10}" for first in range(0, 300, 10)))
+"""Further seeds, played one after the other while branches are missing, e.g. after the product's behaviour changed. The
+first ones cover the rare branches once more."""
 BRANCHES = frozenset(
     {
         "ISR change refused: FENCED_LEADER_EPOCH",
