@@ -19,43 +19,64 @@ from pathlib import Path
 from .clusters import START_TIMEOUT_S, Cluster, Node
 
 KAFKA_VERSION = "4.4.0"
-JAR_CACHE = Path("~/.cache/ottla-benchmarks").expanduser() / f"kafka-{KAFKA_VERSION}"
+ARTIFACTS = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5",
+)
+CACHE = Path("~/.cache/ottla-benchmarks").expanduser()
+JAR_CACHE = CACHE / f"kafka-{KAFKA_VERSION}"
 HOST = "127.0.0.1"
 
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>org.ottla.benchmarks</groupId><artifactId>kafka-classpath</artifactId><version>1</version>
-<packaging>pom</packaging><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-  <version>{KAFKA_VERSION}</version></dependency>
-<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
-  <version>2.25.5</version></dependency>
-</dependencies></project>
-"""
 LOG4J = """<Configuration status="OFF"><Loggers><Root level="OFF"/></Loggers></Configuration>"""
-JVM_FLAGS = (
-    *("-Xms512m", "-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+JVM_TUNING = (
+    *("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *(
         "-XX:InitiatingHeapOccupancyPercent=35",
         "-XX:+ExplicitGCInvokesConcurrent",
         "-Djava.awt.headless=true",
     ),
 )
+JVM_FLAGS = ("-Xms512m", "-Xmx512m", *JVM_TUNING)
 
 
 def kafka_jars() -> Path:
     """Return the folder with Kafka's jars; on first use fill it through `mvn`."""
-    libs = JAR_CACHE / "libs"
-    if not (JAR_CACHE / "complete").exists():
+    libs = maven_jars(JAR_CACHE.name, ARTIFACTS)
+    (JAR_CACHE / "log4j2.xml").write_text(LOG4J)
+    return libs
+
+
+def maven_jars(name: str, artifacts: Sequence[str]) -> Path:
+    """Return the folder with some artifacts and their dependencies; on first use fill it through `mvn`.
+
+    `artifacts`: Maven's `group:artifact:version`.
+    """
+    cache = CACHE / name
+    libs = cache / "libs"
+    if not (cache / "complete").exists():
         if shutil.which("mvn") is None or shutil.which("java") is None:
             raise SystemExit("comparing with Apache Kafka needs `java` and `mvn` on the PATH")
-        JAR_CACHE.mkdir(parents=True, exist_ok=True)
-        (JAR_CACHE / "pom.xml").write_text(POM)
+        cache.mkdir(parents=True, exist_ok=True)
+        (cache / "pom.xml").write_text(_pom(artifacts))
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-        command = ["mvn", "-q", "-B", "-ntp", "-f", str(JAR_CACHE / "pom.xml"), goal]
+        command = ["mvn", "-q", "-B", "-ntp", "-f", str(cache / "pom.xml"), goal]
         subprocess.run([*command, f"-DoutputDirectory={libs}", "-DincludeScope=runtime"], check=True)
-        (JAR_CACHE / "log4j2.xml").write_text(LOG4J)
-        (JAR_CACHE / "complete").touch()
+        (cache / "complete").touch()
     return libs
+
+
+def _pom(artifacts: Sequence[str]) -> str:
+    parts = (artifact.split(":") for artifact in artifacts)
+    wanted = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+        "</dependency>"
+        for group, name, version in parts
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>org.ottla.benchmarks</groupId><artifactId>classpath</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{wanted}</dependencies></project>"
+    )
 
 
 def free_ports(count: int) -> list[int]:

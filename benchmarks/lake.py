@@ -1,8 +1,8 @@
-"""Measures `ottla lake run`, and compares it with Spark's foreachBatch that appends to the same kind of table.
+"""Measures `ottla lake run`, and compares it with another program that writes the same kind of table.
 
-    python -m benchmarks.lake [--rows N] [--seconds S] [--record FILE]
+    python -m benchmarks.lake [--rows N] [--seconds S] [--peer spark|connect] [--record FILE]
 
-Three brokers, replication factor 3, records of 1,000 bytes in four partitions. Five parts:
+Three brokers, replication factor 3, records of 1,000 bytes in four partitions. Parts:
 
 - raw: `ottla lake run --once` writes all rows as they are. Rows per second, MB per second of values, CPU seconds of the
   worker, and the most memory that its processes held (VmHWM).
@@ -10,154 +10,54 @@ Three brokers, replication factor 3, records of 1,000 bytes in four partitions. 
 - lag: a producer sends 2,000 rows a second to a running worker, which commits every second. The lag of a row is the
   time from its timestamp until the table's metadata with it is written.
 - compact: `ottla lake compact` rewrites the files of the part before, one of each second.
-- killed: both writers are killed with SIGKILL behind a commit of the table, and start again. Rows that are in the table
-  twice are counted. Spark's foreachBatch appends with pyiceberg, as there is no runtime of Iceberg for this Spark.
+- killed, with `--peer spark`: both writers are killed with SIGKILL behind a commit of the table, and start again. Rows
+  that are in the table twice are counted. Spark's foreachBatch appends with pyiceberg, as there is no runtime of
+  Iceberg for this Spark.
+- connect and killed, with `--peer connect`: Kafka Connect with Iceberg's sink writes the records of the part json, from
+  Ottla and from Apache Kafka. Then the worker and Connect are killed with SIGKILL at seeded moments while records
+  arrive, and rows that are missing or there twice are counted (`benchmarks.lake_sinks`). It needs `java` and `mvn`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import duckdb
-from confluent_kafka import Producer
 from pyiceberg.table import Table as IcebergTable
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
-from ottla import NewTopic
-from ottla.lake.iceberg.catalogs import LakePlace, open_catalog
-from ottla.sync import Admin
-
-from .clusters import ottla_cluster
-from .cpu import tree_cpu_s
+from .clusters import Cluster, ottla_cluster
+from .kafka import kafka_cluster
 from .lake_by_batch import PER_BATCH
 from .lake_by_batch import TABLE as OF_SPARK
+from .lake_connect import connect_jars
+from .lake_runs import Reading, Run, module, rows_of, table_of, worker_argv
+from .lake_sinks import Tell, connect_killed, connect_whole, ottla_killed
+from .lake_topics import BYTES, create, create_for_lake, fill, json_values, paced, raw_values
 from .rounds import record
 
-ROWS, PARTITIONS, BYTES = 500_000, 4, 1_000
+ROWS = 500_000
 PACED, COMMIT_MS = 2_000, 1_000
 """Rows per second, and the time between commits, while lag is measured."""
 SECONDS = 30
-LOOK_S = 0.05
-TIMEOUT_S = 900.0
+KILLS, SEED = 5, 1
+GOAL = 3.0
+"""Rows for a second of CPU, as a multiple of Connect's: at least so many."""
+KAFKA_SETTINGS = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
+"""Few partitions of these topics, so that Kafka loads them soon on two cores. The default is 50."""
 
-
-@dataclass(frozen=True)
-class Reading:
-    """A run of a writer."""
-
-    rows_per_s: float
-    mb_per_s: float
-    cpu_s: float
-    rows_per_cpu_s: float
-    rss_mib: float
-
-
-# ---------------------------------------------------------------- processes
-
-
-class Run:
-    """A process with its descendants, measured until it ends."""
-
-    def __init__(self, words: list[str], log: Path) -> None:
-        self._log = log
-        with log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *words], stdout=out, stderr=out, start_new_session=True
-            )
-        self.cpu_s = 0.0
-        self.rss_mib = 0.0
-
-    def look(self) -> bool:
-        """Read CPU and memory. Returns whether the process still runs."""
-        if self.process.poll() is not None:
-            return False
-        self.cpu_s = max(self.cpu_s, tree_cpu_s(self.process.pid))
-        self.rss_mib = max(self.rss_mib, _most_memory_mib(self.process.pid))
-        return True
-
-    def wait(self, allowed: int = 0) -> None:
-        """Wait for the end. Raises SystemExit with the log for another status than the allowed one."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while self.look():
-            if time.monotonic() > deadline:
-                self.process.kill()
-                raise SystemExit(f"no end within {TIMEOUT_S:.0f} s: {self._log.read_text()[-3000:]}")
-            time.sleep(LOOK_S)
-        if self.process.returncode != allowed:
-            raise SystemExit(f"ended with {self.process.returncode}: {self._log.read_text()[-3000:]}")
-
-
-def _most_memory_mib(group: int) -> float:
-    """Return the most memory that each process of a group has held, added up."""
-    found = 0.0
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                if os.getpgid(int(folder.name)) == group:
-                    found += _peak_mib((folder / "status").read_text())
-            except OSError:  # the process has ended
-                continue
-    return found
-
-
-def _peak_mib(status: str) -> float:
-    lines = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(lines[0][1]) / 1024 if lines else 0.0
-
-
-def lake_words(bootstrap: str, lake: Path, topic: str) -> list[str]:
-    """Return the words of a worker that writes one topic."""
-    return ["ottla", "lake", "run", "--lake", str(lake), "-b", bootstrap, topic]
-
-
-# ---------------------------------------------------------------- topics
-
-
-def create(bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
-    """Create a topic that the lake writes."""
-    configs = {"ottla.lake.enable": "true", **settings}
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics(
-            [NewTopic(topic, num_partitions=PARTITIONS, replication_factor=3, configs=configs)]
-        )
-
-
-def fill(bootstrap: str, topic: str, values: Iterator[bytes]) -> None:
-    """Write records, spread over the partitions."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "log_level": 0})
-    for number, value in enumerate(values):
-        while True:
-            try:
-                producer.produce(topic, value, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
-    if left := producer.flush(TIMEOUT_S):
-        raise SystemExit(f"{left} records could not be written")
-
-
-def raw_values(rows: int) -> Iterator[bytes]:
-    """Yield texts that compress as text does."""
-    for number in range(rows):
-        yield (b"%d the quick brown fox jumps over the lazy dog " % (number * 2654435761) * 20)[:BYTES]
-
-
-def json_values(rows: int) -> Iterator[bytes]:
-    """Yield objects of five fields."""
-    for number in range(rows):
-        order = {"id": number, "customer": f"c{number % 1000}", "amount": number / 4, "paid": number % 3 == 0}
-        yield json.dumps({**order, "note": f"{number * 2654435761} the lazy dog " * 30}).encode()
+Readings = Mapping[str, Any]
 
 
 # ---------------------------------------------------------------- the parts
@@ -165,48 +65,35 @@ def json_values(rows: int) -> Iterator[bytes]:
 
 def worker_reading(bootstrap: str, folder: Path, mode: str, rows: int) -> Reading:
     """Write a filled topic once."""
-    topic, bytes_written = f"{mode}-rows", 0
-
-    def counted(values: Iterator[bytes]) -> Iterator[bytes]:
-        nonlocal bytes_written
-        for value in values:
-            bytes_written += len(value)
-            yield value
-
-    create(bootstrap, topic, {"ottla.lake.mode": mode})
-    fill(bootstrap, topic, counted(raw_values(rows) if mode == "raw" else json_values(rows)))
-    began = time.monotonic()
-    run = Run([*lake_words(bootstrap, folder / mode, topic), "--once"], folder / f"{mode}.log")
+    topic = f"{mode}-rows"
+    create_for_lake(bootstrap, topic, {"ottla.lake.mode": mode})
+    size = fill(bootstrap, topic, raw_values(rows) if mode == "raw" else json_values(rows))
+    run = Run([*worker_argv(bootstrap, folder / mode, topic), "--once"], folder / f"{mode}.log")
     run.wait()
-    return _reading(run, rows, bytes_written, time.monotonic() - began)
-
-
-def _reading(run: Run, rows: int, size: int, took_s: float) -> Reading:
-    return Reading(rows / took_s, size / took_s / 1e6, run.cpu_s, rows / run.cpu_s, run.rss_mib)
+    return run.reading(rows, size, time.monotonic() - run.began)
 
 
 def lags_ms(bootstrap: str, folder: Path, seconds: int) -> list[float]:
     """Return the lag of each row of a paced producer, sorted."""
-    create(bootstrap, "paced", {"ottla.lake.commit.ms": str(COMMIT_MS), "ottla.lake.mode": "raw"})
+    create_for_lake(bootstrap, "paced", {"ottla.lake.commit.ms": str(COMMIT_MS), "ottla.lake.mode": "raw"})
     lake = folder / "paced"
-    run = Run(lake_words(bootstrap, lake, "paced"), folder / "paced.log")
+    run = Run(worker_argv(bootstrap, lake, "paced"), folder / "paced.log")
     try:
         fill(bootstrap, "paced", raw_values(1))
-        _wait(lambda: _count(lake, "lake.paced") == 1, run)
+        run.wait_for(lambda: rows_of(lake, "lake.paced") == 1)
         _keep_metadata(lake, "lake.paced")
-        fill(bootstrap, "paced", _paced(seconds))
-        _wait(lambda: _count(lake, "lake.paced") == seconds * PACED + 1, run)
+        fill(bootstrap, "paced", paced(raw_values(seconds * PACED), PACED))
+        run.wait_for(lambda: rows_of(lake, "lake.paced") == seconds * PACED + 1)
     finally:
-        run.process.kill()
-        run.process.wait()
-    table = _table(lake, "lake.paced")
+        run.kill()
+    table = table_of(lake, "lake.paced")
     assert table is not None
     return sorted(_lags(table))[:-1]  # without the first row, which waited for the table
 
 
 def _keep_metadata(lake: Path, name: str) -> None:
     """Let a table keep all its metadata, whose times are read later. The worker would delete the oldest."""
-    table = _table(lake, name)
+    table = table_of(lake, name)
     assert table is not None
     with table.transaction() as changes:
         changes.set_properties({"write.metadata.previous-versions-max": "10000"})
@@ -214,18 +101,9 @@ def _keep_metadata(lake: Path, name: str) -> None:
 
 def compaction_reading(folder: Path, rows: int) -> Reading:
     """Compact the small files of the table of the lag."""
-    began = time.monotonic()
-    run = Run(["ottla", "lake", "compact", "--lake", str(folder / "paced")], folder / "compact.log")
+    run = Run(module("ottla", "lake", "compact", "--lake", str(folder / "paced")), folder / "compact.log")
     run.wait()
-    return _reading(run, rows, rows * BYTES, time.monotonic() - began)
-
-
-def _paced(seconds: int) -> Iterator[bytes]:
-    began = time.monotonic()
-    for number, value in enumerate(raw_values(seconds * PACED)):
-        if (early := began + number / PACED - time.monotonic()) > 0:
-            time.sleep(early)
-        yield value
+    return run.reading(rows, rows * BYTES, time.monotonic() - run.began)
 
 
 def _lags(table: IcebergTable) -> Iterator[float]:
@@ -256,49 +134,105 @@ def _visible_ms(table: IcebergTable) -> dict[int, float]:
     return found
 
 
-def duplicates(bootstrap: str, folder: Path, rows: int) -> dict[str, dict[str, float]]:
+def beside_spark(bootstrap: str, folder: Path, rows: int) -> Readings:
     """Kill each writer behind a commit, let it finish, and count rows that are there twice; and measure a whole run."""
-    create(bootstrap, "killed", {"ottla.lake.mode": "raw", "ottla.lake.commit.ms": "1000"})
+    create_for_lake(bootstrap, "killed", {"ottla.lake.mode": "raw", "ottla.lake.commit.ms": "1000"})
     fill(bootstrap, "killed", raw_values(rows))
     spark = folder / "spark"
-    words = ["benchmarks.lake_by_batch", bootstrap, "killed", str(spark)]
-    Run([*words, "--dies-in", "1"], folder / "spark.log").wait(-9)
-    Run(words, folder / "spark.log").wait()
+    argv = module("benchmarks.lake_by_batch", bootstrap, "killed", str(spark))
+    Run([*argv, "--dies-in", "1"], folder / "spark.log").wait(-9)
+    Run(argv, folder / "spark.log").wait()
     lake = folder / "killed"
-    worker = Run(lake_words(bootstrap, lake, "killed"), folder / "killed.log")
-    _wait(lambda: _count(lake, "lake.killed") > 0, worker)
-    worker.process.kill()
-    worker.process.wait()
-    Run([*lake_words(bootstrap, lake, "killed"), "--once"], folder / "killed.log").wait()
-    whole = folder / "whole"
-    began = time.monotonic()
-    run = Run([*words[:-1], str(whole)], folder / "whole.log")
+    worker = Run(worker_argv(bootstrap, lake, "killed"), folder / "killed.log")
+    try:
+        worker.wait_for(lambda: rows_of(lake, "lake.killed") > 0)
+    finally:
+        worker.kill()
+    Run([*worker_argv(bootstrap, lake, "killed"), "--once"], folder / "killed.log").wait()
+    run = Run([*argv[:-1], str(folder / "whole")], folder / "whole.log")
     run.wait()
-    reading = _reading(run, rows, rows * BYTES, time.monotonic() - began)
+    reading = run.reading(rows, rows * BYTES, time.monotonic() - run.began)
     return {
-        "ottla lake": {"twice": _count(lake, "lake.killed") - rows},
-        "foreachBatch": {"twice": _count(spark, OF_SPARK) - rows, **asdict(reading)},
+        "killed": {
+            "ottla lake": {"twice": rows_of(lake, "lake.killed") - rows},
+            "foreachBatch": {"twice": rows_of(spark, OF_SPARK) - rows, **asdict(reading)},
+        }
     }
 
 
-def _table(lake: Path, name: str) -> IcebergTable | None:
-    if not (lake / "catalog.db").exists():
-        return None
-    catalog = open_catalog(LakePlace(lake))
-    return catalog.load_table(name) if catalog.table_exists(name) else None
+def beside_connect(cluster: Cluster, folder: Path, args: argparse.Namespace, status: Status) -> Readings:
+    """Measure Connect with the records of the part json, and kill both sinks. The cluster is stopped meanwhile."""
+    size = sum(map(len, json_values(args.rows)))
+
+    def telling(part: str) -> Tell:
+        return lambda text: status.update(f"{part}: {text}")
+
+    tell = telling("connect, from Ottla")
+    from_ottla = connect_whole(cluster, folder, "json-rows", args.rows, size, tell)
+    ottla = ottla_killed(cluster, folder, args.kills, args.seed, telling("ottla lake, killed"))
+    cluster.stop()
+    status.update("Apache Kafka starts")
+    with kafka_cluster(folder / "kafka", quorum=1, settings=KAFKA_SETTINGS) as kafka:
+        status.update("records for Apache Kafka")
+        create(kafka.bootstrap, "json-rows", {})
+        fill(kafka.bootstrap, "json-rows", json_values(args.rows))
+        tell = telling("connect, from Kafka")
+        from_kafka = connect_whole(kafka, folder, "json-rows", args.rows, size, tell)
+        connect = connect_killed(kafka, folder, args.kills, args.seed, telling("connect, killed"))
+    return {
+        "connect": {"from_ottla": from_ottla, "from_kafka": from_kafka},
+        "killed": {"ottla lake": ottla, "connect": connect},
+    }
 
 
-def _count(lake: Path, name: str) -> int:
-    table = _table(lake, name)
-    return 0 if table is None else table.scan().count()
+# ---------------------------------------------------------------- the whole
 
 
-def _wait(reached: Callable[[], bool], run: Run) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not reached():
-        if run.process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"the worker did not come so far; its status is {run.process.poll()}")
-        time.sleep(LOOK_S)
+def measured(args: argparse.Namespace, folder: Path, status: Status) -> Readings:
+    """Return the readings of all parts."""
+    with ottla_cluster(folder / "cluster") as cluster:
+        status.update("raw")
+        raw = worker_reading(cluster.bootstrap, folder, "raw", args.rows)
+        status.update("json")
+        parsed = worker_reading(cluster.bootstrap, folder, "json", args.rows)
+        status.update("lag")
+        lags = lags_ms(cluster.bootstrap, folder, args.seconds)
+        status.update("compact")
+        compacted = compaction_reading(folder, args.seconds * PACED)
+        if args.peer == "connect":
+            beside = beside_connect(cluster, folder, args, status)
+        else:
+            status.update("killed")
+            beside = beside_spark(cluster.bootstrap, folder, args.rows)
+    percentiles = {name: lags[int(len(lags) * share)] for name, share in (("p50", 0.5), ("p99", 0.99))}
+    parts = {"raw": raw, "json": parsed, "compact": compacted}
+    return {**{name: asdict(part) for name, part in parts.items()}, "lag_ms": percentiles, **beside}
+
+
+def show(readings: Readings, console: Console) -> None:
+    """Print the readings."""
+    peers = {f"connect, {name}": reading for name, reading in readings.get("connect", {}).items()}
+    if "foreachBatch" in readings["killed"]:
+        peers["foreachBatch and pyiceberg"] = readings["killed"]["foreachBatch"]
+    writers = {f"ottla lake, {name}": readings[name] for name in ("raw", "json", "compact")} | peers
+    table = Table("", "rows/s", "MB/s", "rows per CPU s", "memory, MiB")
+    for label, reading in writers.items():
+        figures = (reading[name] for name in ("rows_per_s", "mb_per_s", "rows_per_cpu_s", "rss_mib"))
+        table.add_row(label, *(f"{figure:,.0f}" for figure in figures))
+    console.print(table)
+    console.print(f"lag at {PACED:,} rows/s, commits every {COMMIT_MS} ms: {readings['lag_ms']} ms")
+    for name, killed in readings["killed"].items():
+        counts = (f"{killed[key]:,} {key}" for key in ("missing", "twice") if key in killed)
+        console.print(f"{name}, rows after kill -9: {', '.join(counts)}")
+    for name, reading in readings.get("connect", {}).items():
+        ratio = readings["json"]["rows_per_cpu_s"] / reading["rows_per_cpu_s"]
+        missed = "" if ratio >= GOAL else ": missed"
+        later = reading["second_half_rows_per_cpu_s"]
+        steady = f", {readings['json']['rows_per_cpu_s'] / later:.1f} of its second half" if later else ""
+        console.print(
+            f"rows per CPU s, ottla lake / connect {name}: {ratio:.1f} (>= {GOAL:g}{missed}){steady};"
+            f" {reading['missing']:,} missing, {reading['twice']:,} twice without a kill"
+        )
 
 
 def main() -> int:
@@ -308,47 +242,22 @@ def main() -> int:
     )
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--seconds", type=int, default=SECONDS, help="length of the part with lag")
+    parser.add_argument("--peer", choices=("spark", "connect"), default="spark")
+    parser.add_argument("--kills", type=int, default=KILLS, help="kills of each sink beside Connect")
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of the moments of these kills")
     parser.add_argument("--record", type=Path, help="append the readings to this file")
     args = parser.parse_args()
-    if args.rows <= PER_BATCH:
+    if args.peer == "spark" and args.rows <= PER_BATCH:
         parser.error(f"--rows is more than {PER_BATCH}: Spark's writer is killed in its second micro-batch")
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="bench-lake-") as name:
-        folder = Path(name)
-        with ottla_cluster(folder / "cluster") as cluster:
-            with console.status("raw"):
-                raw = worker_reading(cluster.bootstrap, folder, "raw", args.rows)
-            with console.status("json"):
-                parsed = worker_reading(cluster.bootstrap, folder, "json", args.rows)
-            with console.status("lag"):
-                lags = lags_ms(cluster.bootstrap, folder, args.seconds)
-            with console.status("compact"):
-                compacted = compaction_reading(folder, args.seconds * PACED)
-            with console.status("killed"):
-                killed = duplicates(cluster.bootstrap, folder, args.rows)
-    table = Table("", "rows/s", "MB/s", "rows per CPU s", "memory, MiB", "rows twice after kill -9")
-    by_batch = killed["foreachBatch"]
-    for label, reading, twice in (
-        ("ottla lake, raw", asdict(raw), str(int(killed["ottla lake"]["twice"]))),
-        ("ottla lake, json", asdict(parsed), ""),
-        ("ottla lake compact", asdict(compacted), ""),
-        ("foreachBatch and pyiceberg", by_batch, f"{int(by_batch['twice']):,}"),
-    ):
-        figures = (reading[name] for name in ("rows_per_s", "mb_per_s", "rows_per_cpu_s", "rss_mib"))
-        table.add_row(label, *(f"{figure:,.0f}" for figure in figures), twice)
-    console.print(table)
-    percentiles = {name: lags[int(len(lags) * share)] for name, share in (("p50", 0.5), ("p99", 0.99))}
-    console.print(f"lag at {PACED:,} rows/s, commits every {COMMIT_MS} ms: {percentiles} ms")
+    with tempfile.TemporaryDirectory(prefix="bench-lake-") as name, console.status("") as status:
+        if args.peer == "connect":
+            status.update("jars")
+            connect_jars()
+        readings = measured(args, Path(name), status)
+    show(readings, console)
     if args.record:
-        record(
-            args.record,
-            rows=args.rows,
-            raw=asdict(raw),
-            json=asdict(parsed),
-            compact=asdict(compacted),
-            lag_ms=percentiles,
-            killed=killed,
-        )
+        record(args.record, rows=args.rows, **readings)
     return 0
 
 
