@@ -350,7 +350,8 @@ async def _run_nodes(nodes: Sequence[Runnable]) -> None:
             starting.result()
         # Loaded objects are permanent: a collection that visits them all would stop the loop for tens of ms.
         freeze_all_objects()
-        collapse_into_huge_pages()
+        # Off the loop: on a busy machine the kernel takes seconds for it, and peers would count this node as dead.
+        await asyncio.to_thread(collapse_into_huge_pages)
         logger.info("started")
         await stopping
         logger.info("stopping")

@@ -271,6 +271,7 @@ class Core:
                 self._on_append(peer, message)
                 self._sync()  # the leader waits for the acknowledgement
             case AppendReply():
+                self.election.follower_heard(peer, self._clock())
                 if self._is_current(peer, message.term) and self.consensus.leads:
                     self.replicator.on_reply(peer, message)
             case SnapshotChunk():
@@ -279,6 +280,7 @@ class Core:
                     self._follower.hear_leader(peer, message.term)
                     self._installer.on_chunk(peer, message)
             case SnapshotReply():
+                self.election.follower_heard(peer, self._clock())
                 if self._is_current(peer, message.term) and self.consensus.leads:
                     self.replicator.on_snapshot_reply(peer, message)
             case PreVote() | RequestVote():

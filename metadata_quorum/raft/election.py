@@ -72,14 +72,16 @@ class Election:
         #: time of the last message that each peer sent as a leader, while its connection lasts
         self._heard: dict[int, float] = {}
         self._votes: set[tuple[int, int]] = set()
+        #: time of the last reply of each follower in this leadership, while its connection lasts
+        self._replied: dict[int, float] = {}
 
     def due(self, now: float, *, term: int, leads: bool, may_vote: bool) -> Ask | Stand | Wait:
         """Return the step that this node must take now; `term` is its current term. Call this whenever time has
         passed."""
         pause, self._looked_at = now - self._looked_at, now
+        if self._term is not None:  # a host that stalls this node may stall the others for as long
+            self._backoff.was_late(pause, now)
         self._note_term(term, leads=leads, now=now)
-        if leads:  # its followers receive nothing while it is stalled
-            self._backoff.leader_was_late(pause, now)
         if leads or self.waits(now):
             return Wait()
         self.postpone(now)
@@ -96,6 +98,8 @@ class Election:
         had_leader = self._led or self._leader is not None
         if self._term is not None and term != self._term and had_leader:
             self._backoff.leader_fell_silent(now)
+        if leads and not (self._led and term == self._term):
+            self._replied.clear()
         self._term, self._led = term, leads
 
     def patience(self, now: float) -> float:
@@ -132,8 +136,23 @@ class Election:
             self._note_gap(peer, now)
             self._heard[peer] = now
 
+    def follower_heard(self, peer: int, now: float) -> None:
+        """Note a reply of `peer` to this node as leader, even if this node has stepped down meanwhile. If it ends a
+        silence of a majority, they were late, and the next silence of this length ends no leadership."""
+        before = self._majority_replied()
+        self._replied[peer] = now
+        after = self._majority_replied()
+        if before is not None and after is not None:
+            self._backoff.was_late(after - before, now)
+
+    def _majority_replied(self) -> float | None:
+        """Return the latest time since which followers that form a majority with this leader have replied."""
+        needed = (len(self._peers) + 1) // 2
+        latest = sorted(self._replied.values(), reverse=True)
+        return latest[needed - 1] if len(latest) >= needed else None
+
     def _note_gap(self, leader: int, now: float) -> None:
-        self._backoff.leader_was_late(now - self._heard[leader], now)
+        self._backoff.was_late(now - self._heard[leader], now)
 
     def leader_gone(self, peer: int, now: float) -> float | None:
         """Handle the loss of the connection to `peer`. If it was the leader, this node may vote for others again.
@@ -142,6 +161,7 @@ class Election:
         of a killed leader see its connections close, and the first node in the order of ids replaces it at once.
         """
         self._heard.pop(peer, None)
+        self._replied.pop(peer, None)
         if peer != self._leader:
             return None
         self._leader = self._leader_heard = None

@@ -12,8 +12,8 @@ The library calls back on the stack of its caller::
         has won                       -> Hooks.leadership_begins, role_changed, heartbeat
         finds what is committed
         steps down without a majority -> Hooks.role_changed
-        applies what is committed     -> CommandHooks.apply_committed
         heartbeat due                 -> Hooks.heartbeat
+        applies what is committed     -> CommandHooks.apply_committed
         takes what is queued          -> CommandHooks.append_queued
 
     Core.receive -> Consensus.deliver -> the library
@@ -301,7 +301,12 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._hooks.heartbeat()
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        """Replace the library's applying, which is unlimited and repeats after an exception."""
+        """Replace the library's applying, which is unlimited and repeats after an exception.
+
+        A heartbeat that is due is sent first. The library would send it afterwards, and applying may take long.
+        """
+        if self.leads and self._clock() > self._SyncObj__newAppendEntriesTime:
+            self._SyncObj__sendAppendEntries()
         self._commands.apply_committed(self)
         return False
 

@@ -172,9 +172,15 @@ class PeerLinks:
 
     def _ping(self) -> None:
         loop = asyncio.get_running_loop()
-        for peer, link in list(self._links.items()):
-            if loop.time() - link.last_received > self._times.silence_ms / 1000:
-                link.close(f"quorum node {peer} has been silent for {self._times.silence_ms} ms", abort=True)
-            else:
-                link.send()
+        for link in list(self._links.values()):
+            link.send()
+        # Timers may run before sockets are polled. Two turns later everything that had arrived by now has been
+        # delivered, so a process that was stopped for a while does not take its own silence for that of its peers.
+        loop.call_soon(loop.call_soon, self._close_silent, loop.time())
         self._pinger = loop.call_later(self._times.ping_ms / 1000, self._ping)
+
+    def _close_silent(self, now: float) -> None:
+        """Close the links on which nothing had arrived for too long at the time `now`."""
+        for peer, link in list(self._links.items()):
+            if now - link.last_received > self._times.silence_ms / 1000:
+                link.close(f"quorum node {peer} has been silent for {self._times.silence_ms} ms", abort=True)

@@ -236,10 +236,17 @@ def after_terms(election: Election, terms: int, every_s: float) -> float:
     for term in range(6, 6 + terms):
         election.due(now, term=term, leads=False, may_vote=True)
         election.leader_heard(2 + term % 2, now)
-        now += every_s
-        election.due(now, term=term, leads=False, may_vote=True)
+        now = turn_until(election, now, now + every_s, term=term)
     election.due(now, term=6 + terms, leads=False, may_vote=True)
     election.leader_heard(2 + terms % 2, now)
+    return now
+
+
+def turn_until(election: Election, now: float, end: float, *, term: int, leads: bool = False) -> float:
+    """Let a node look at its timers every 20 ms until `end`, which is returned."""
+    while now < end:
+        now = min(end, now + 0.02)
+        election.due(now, term=term, leads=leads, may_vote=True)
     return now
 
 
@@ -271,18 +278,21 @@ def test_patience_ends_with_a_minute_of_one_leader() -> None:
 
 def test_a_leader_whose_connection_was_lost_was_not_silent() -> None:
     election = standing(3)
+    now = 0.0
     for term in range(6, 26):
-        election.due(term, term=term, leads=False, may_vote=True)
-        election.leader_heard(3, term)
-        election.leader_gone(3, term + 0.5)
-    assert election.patience(26) == 1
+        election.due(now, term=term, leads=False, may_vote=True)
+        election.leader_heard(3, now)
+        now = turn_until(election, now, now + 0.5, term=term)
+        election.leader_gone(3, now)
+    assert election.patience(now) == 1
 
 
 def test_a_leader_that_is_deposed_again_and_again_is_patient_too() -> None:
     election = standing(3)
+    now = 0.0
     for term in range(6, 26):
-        election.due(term / 2, term=term, leads=term % 2 == 0, may_vote=True)
-    assert election.patience(13) == 8
+        now = turn_until(election, now, now + 0.5, term=term, leads=term % 2 == 0)
+    assert election.patience(now) == 8
 
 
 def late_once(election: Election, gap_s: float) -> float:
@@ -292,8 +302,10 @@ def late_once(election: Election, gap_s: float) -> float:
     return gap_s
 
 
-@pytest.mark.parametrize(("gap_s", "factor"), [(0.06, 1), (0.15, 2), (0.45, 6), (1.0, 8), (1.5, 1), (9.0, 1)])
-def test_a_leader_is_given_twice_its_longest_gap(gap_s: float, factor: int) -> None:
+@pytest.mark.parametrize(
+    ("gap_s", "factor"), [(0.06, 1), (0.1, 2), (0.15, 4), (0.25, 8), (1.0, 8), (1.5, 1), (9.0, 1)]
+)
+def test_a_leader_is_given_much_more_than_its_longest_gap(gap_s: float, factor: int) -> None:
     """A gap longer than the longest timeout has no effect: that leader was stopped, not late."""
     election = standing(3)
     now = late_once(election, gap_s)
@@ -302,35 +314,70 @@ def test_a_leader_is_given_twice_its_longest_gap(gap_s: float, factor: int) -> N
     assert TIMING.election_min * factor <= waited <= TIMING.election_max * factor + 0.02
 
 
-def test_the_longest_gap_of_the_last_minute_counts() -> None:
+def test_the_longest_gap_counts_for_ten_minutes_while_others_follow() -> None:
     patience = ElectionBackoff(0.15)
-    for now, gap_s in ((0.0, 0.45), (10.0, 0.15), (20.0, 0.3), (30.0, 0.15)):
-        patience.leader_was_late(gap_s, now)
-    found = [patience.factor(now) for now in (59.0, 61.0, 79.0, 81.0, 91.0)]
-    assert found == [pytest.approx(factor) for factor in (6, 4, 4, 2, 1)]
+    patience.was_late(0.2, 0.0)
+    for now in range(50, 700, 50):
+        patience.was_late(0.15 if now == 300 else 0.1, now)
+        assert patience.factor(now) == pytest.approx(6 if now <= 600 else 4)
+
+
+def test_no_gap_counts_after_a_minute_without_any() -> None:
+    patience = ElectionBackoff(0.15)
+    for now, gap_s in ((0.0, 0.2), (30.0, 0.1)):
+        patience.was_late(gap_s, now)
+    assert [patience.factor(now) for now in (61.0, 90.0, 90.1)] == [pytest.approx(6), pytest.approx(6), 1]
+    patience.was_late(0.1, 95.0)
+    assert patience.factor(95.0) == pytest.approx(2)
 
 
 def test_a_node_sticks_to_a_late_leader_for_as_long_as_it_waits() -> None:
     election = standing(3)
-    now = late_once(election, 0.3)
+    now = late_once(election, 0.15)
     assert election.sticks(now + 0.59, leads=False)
     assert not election.sticks(now + 0.61, leads=False)
 
 
-def test_a_leader_that_stands_still_waits_longer_for_its_followers() -> None:
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_node_that_stands_still_is_more_patient_itself(leads: bool) -> None:
+    """A host that stalls a node may stall the others for as long."""
     election = standing(3)
-    due(election, 0.02, leads=True)
-    due(election, 0.32, leads=True)
-    assert election.patience(0.32) == pytest.approx(4)
+    due(election, 0.02, leads=leads)
+    assert election.patience(0.02) == 1
+    due(election, 0.17, leads=leads)
+    assert election.patience(0.17) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(("size", "factor"), [(3, 1), (5, 4)])
+def test_a_leader_waits_longer_after_a_majority_was_late(size: int, factor: int) -> None:
+    """A leader of three nodes needs the replies of one follower, and a leader of five those of two."""
+    election = standing(size)
+    now = turn_until(election, 0.0, 1.0, term=6, leads=True)
+    election.follower_heard(2, now)
+    for _ in range(4):
+        election.follower_heard(3, now)
+        now += 0.05
+    assert election.patience(now) == 1, "the silence of the others has not ended"
+    election.follower_heard(2, now)
+    assert election.patience(now) == pytest.approx(factor)
+
+
+def test_late_replies_of_followers_that_were_given_up_are_lateness() -> None:
+    election = standing(3)
+    turn_until(election, 0.0, 1.0, term=6, leads=True)
+    election.follower_heard(2, 1.0)
+    turn_until(election, 1.0, 1.15, term=6, leads=False)
+    election.follower_heard(2, 1.15)
+    assert election.patience(1.15) == pytest.approx(4)
 
 
 def test_a_deposed_leader_that_speaks_again_was_late() -> None:
     election = standing(3)
     election.leader_heard(3, 0.0)
-    election.leader_heard(2, 0.25)
-    assert election.patience(0.25) == 1
-    election.deposed_leader_heard(3, 0.3)
-    assert election.patience(0.3) == pytest.approx(4)
+    election.leader_heard(2, 0.1)
+    assert election.patience(0.1) == 1
+    election.deposed_leader_heard(3, 0.15)
+    assert election.patience(0.15) == pytest.approx(4)
 
 
 def test_a_leader_whose_connection_was_lost_was_not_late() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from ottla.metadata_quorum.raft import messages
 from ottla.metadata_quorum.raft.commands import BACKLOG_MAX
+from ottla.metadata_quorum.raft.messages import Append
 from tests.simulation.raft.led import append, led
 from tests.simulation.raft.world import SimulatedNode, World
 
@@ -87,3 +91,31 @@ def test_a_leader_ticks_once_for_an_entry(monkeypatch: pytest.MonkeyPatch) -> No
         append(world, leader, 50)
         by_the_clock = (world.now() - begun) / 0.015 + 1
         assert ticks <= 50 + by_the_clock
+
+
+def test_a_leader_sends_heartbeats_before_it_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applying may take long, as when a broker of many replicas is fenced."""
+    with led(9) as (world, leader):
+        monkeypatch.setattr(world, "disk_delay", lambda lane: QUICK_S)
+        order: list[str] = []
+        send, apply = leader.send, leader.machine.apply
+
+        def noting_send(peer: int, parts: Sequence[bytes]) -> None:
+            message = messages.decode(b"".join(parts))
+            if isinstance(message, Append) and message.entries:
+                # Confirmations arrive while the leader stands still, and a heartbeat becomes due.
+                leader.stalled_until = world.now() + 0.1
+                order.clear()
+            elif isinstance(message, Append):
+                order.append("heartbeat")
+            send(peer, parts)
+
+        def noting_apply(index: int, term: int, command: bytes) -> object:
+            order.append("apply")
+            return apply(index, term, command)
+
+        monkeypatch.setattr(leader, "send", noting_send)
+        monkeypatch.setattr(leader.machine, "apply", noting_apply)
+        proposal = world.propose(leader)
+        assert world.run(world.now() + 1.0, lambda: proposal.answered)
+        assert order[:3] == ["heartbeat", "heartbeat", "apply"]
