@@ -26,6 +26,7 @@ class FileThread:
         self._make = make
         self._thread = ThreadPoolExecutor(1, "lake-files")
         self._files: RowFiles | None = None
+        self._has_failed = False
         self._adding: deque[asyncio.Future[None]] = deque()
 
     async def add(self, batch: pyarrow.RecordBatch) -> None:
@@ -54,9 +55,15 @@ class FileThread:
         self._thread.shutdown(wait=False)
 
     def _add(self, batch: pyarrow.RecordBatch) -> None:
-        if self._files is None:
-            self._files = self._make()
-        self._files.add(batch)
+        if self._has_failed:
+            return  # The caller learns of the failure by the earlier batch.
+        try:
+            if self._files is None:
+                self._files = self._make()
+            self._files.add(batch)
+        except BaseException:
+            self._has_failed = True
+            raise
 
     def _finish(self) -> tuple[list[DataFile], list[DataFile]]:
         return ([], []) if self._files is None else self._files.finish()

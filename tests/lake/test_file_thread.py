@@ -70,6 +70,7 @@ async def test_a_failure_is_raised_and_the_files_are_deleted_once() -> None:
             await thread.finish()
     await thread.discard()
     assert files.discarded == 1
+    assert files.numbers == [0], "no batch is written after the failure"
 
 
 async def test_batches_that_wait_are_left_out_when_the_files_are_discarded() -> None:
