@@ -99,7 +99,7 @@ def test_acks_all_goes_on_within_seconds_when_a_disk_is_full(tmp_path: Path) -> 
                     cluster.wait_until_in_sync(topic)
                 wait_until(lambda: ready(cluster)[0] == 200, "a broker that has room")
         for workload in (here, elsewhere):
-            workload.check()
+            workload.check(cluster=cluster)
         for topic in ("here", "elsewhere"):
             wait_identical_replicas(cluster, topic, 2)
 
@@ -128,7 +128,7 @@ def test_the_only_replica_stays_readable_refuses_and_goes_on_when_there_is_room(
             wait_until(lambda: producer.ask(b"raw:3" + PAGES)[0] is ErrorCode.NONE, "a write that fits")
             cluster.wait_until_in_sync("elsewhere")
             workload.wait_acknowledged(50)
-        workload.check()
+        workload.check(cluster=cluster)
         producer.close()
         values = [record.value for record in read_all(cluster.bootstrap, "here")]
         assert values[0] == b"raw:0"
@@ -150,7 +150,7 @@ def test_producers_wait_while_the_leaders_disk_is_full(tmp_path: Path) -> None:
                 wait_until(lambda: cluster.partitions("here")[2].isr == (2, 3), "an ISR without the full one")
                 disk.make_room()
                 cluster.wait_until_in_sync("here")
-        workload.check()
+        workload.check(cluster=cluster)
         assert cluster.broker(FULL).alive
         wait_identical_replicas(cluster, "here", 3)
 
@@ -170,7 +170,7 @@ def test_a_full_disk_outlives_a_restart(tmp_path: Path) -> None:
                 victim.restart()
             cluster.wait_until_in_sync("here")
             workload.wait_acknowledged(50)
-        workload.check()
+        workload.check(cluster=cluster)
         wait_identical_replicas(cluster, "here", 1)
 
 
@@ -193,7 +193,7 @@ def test_a_quorum_node_whose_disk_is_full_stops_and_the_others_go_on(tmp_path: P
             disk.make_room()
             victim.restart()
             cluster.wait_until_quorum_agrees()
-        workload.check()
+        workload.check(cluster=cluster)
         for node in cluster.quorum:
             if node is not victim:
                 node.kill9()

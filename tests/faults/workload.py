@@ -20,7 +20,8 @@ from ottla.protocol.records.record_batch import walk_batches
 from tests.cluster import RunningCluster, wait_until
 from tests.faults.actors import SETTLE_S, Actor, Member, Reader, Sender
 from tests.faults.faults import HEAL_S, TALLY, Faults
-from tests.histories.invariants import check_all
+from tests.faults.repeated_records import evidence
+from tests.histories.invariants import HistoryBroken, check_all
 from tests.histories.operations import Dump, FinalRead, Healed, History, Outcome
 from tests.integration.history import make_topic as make_any_topic
 from tests.integration.history import read_all, segment_files
@@ -127,13 +128,14 @@ class Workload:
 
         wait_until(reached, f"{more} records read by each group", timeout_s)
 
-    def check(self, faults: Faults | None = None) -> None:
+    def check(self, faults: Faults | None = None, cluster: RunningCluster | None = None) -> None:
         """Fail unless every send succeeded and all observations agree.
 
         With `faults`, they must also agree with the replicas, and service must resume in time after all processes were
-        well again.
+        well again. With `faults` or `cluster`, a failure shows the batches of records that are in a log twice.
         """
         if faults is not None:
+            cluster = faults.cluster
             for read in list(self.history.final_reads):
                 for found in dump(faults.cluster, self.topic, read.partition, read.end or 0):
                     self.history.add(found)
@@ -144,7 +146,12 @@ class Workload:
         TALLY["read"] += len(self.history.polls)
         TALLY["commits"] += len(self.history.commits)
         TALLY["histories"] += 1
-        check_all(self.history)
+        try:
+            check_all(self.history)
+        except HistoryBroken as broken:
+            if cluster is not None:
+                broken.add_note(evidence(cluster, self.history.final_reads))
+            raise
 
     def _settle(self) -> None:
         """Wait until every send has an outcome and every consumer reaches the end; fail otherwise."""

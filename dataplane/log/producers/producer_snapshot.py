@@ -22,7 +22,8 @@ from ....protocol.records.record import NO_COMMIT_INDEX
 from ....protocol.records.record_batch import NO_SEQUENCE
 from ..durable_files import read_file, write_atomically
 from .open_transactions import Ended
-from .producer_state import NO_OFFSET, SEQUENCE_MAX, WINDOW, ProducedBatch, ProducerEntry, ProducerStates
+from .producer_state import NO_OFFSET, WINDOW, ProducedBatch, ProducerEntry, ProducerStates
+from .refused_batches import SEQUENCE_MAX
 
 SUFFIX = ".snapshot"
 _VERSION = 1
