@@ -25,7 +25,7 @@ from .position import TablePosition, check_same_name, is_same_topic, read_positi
 from .settings import TableSettings
 from .table_group import TAG
 
-_REBUILD: Final = "`ottla lake rebuild {}` makes it anew from the topic's first record"
+_REBUILD: Final = "`ottla lake rebuild {}` makes it again from the topic's first record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Successor:
     now: TablePosition
     """The topic's position before its first record."""
     ends: Mapping[int, int]
-    """By partition the offset at which the copied records end."""
+    """The offset at which the copied records of each partition end."""
     newest_cut: int
     """The commit index of the cluster's newest cut."""
 

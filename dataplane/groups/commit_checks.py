@@ -45,10 +45,10 @@ def check_commit(
     """
     if group is None:
         return _check_without_group(who, knows_missing=knows_epochs)
-    if isinstance(group, ShareGroup):
-        return ErrorCode.GROUP_ID_NOT_FOUND
     if isinstance(group, ClassicGroup):
         return group.check_commit(who.member_id, who.instance_id, who.generation, now_ms)
+    if isinstance(group, ShareGroup):
+        return ErrorCode.GROUP_ID_NOT_FOUND
     error = check_consumer_commit(group, who.member_id, who.generation, partitions)
     member = group.members.get(who.member_id)
     too_old = member is not None and member.classic is None and not knows_epochs
@@ -66,10 +66,10 @@ def check_transactional_commit(
     """
     if group is None:
         return _check_without_group(who, knows_missing=knows_epochs)
-    if isinstance(group, ShareGroup):
-        return ErrorCode.GROUP_ID_NOT_FOUND
     if isinstance(group, ClassicGroup):
         return group.check_transactional_commit(who.member_id, who.instance_id, who.generation)
+    if isinstance(group, ShareGroup):
+        return ErrorCode.GROUP_ID_NOT_FOUND
     return _check_in_consumer_group(group, who, partitions, knows_epochs=knows_epochs)
 
 

@@ -226,12 +226,12 @@ class Shard:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle Heartbeat. It is cheap: the timer is only moved when it fires."""
-        group = self._group_of_consumers(group_id)
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return group.heartbeat(member_id, instance_id, generation, self._now_ms())
         if isinstance(group, ConsumerGroup):
             return self.consumer.classic_heartbeat(group, member_id, instance_id, generation)
-        return group.heartbeat(member_id, instance_id, generation, self._now_ms())
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
         """Remove one member that a LeaveGroup request names; return the error for it."""

@@ -19,7 +19,7 @@ from ..storage_errors import BrokenBatch
 
 LOOKUP_CHUNK = 8 * 1024
 SCAN_CHUNK = 256 * 1024
-_CACHED_CHUNK = 4 * 1024
+FEW_BYTES = 4 * 1024
 _FAR = 32 * 1024
 """The bytes between headers from which on each header is read alone. A disk that takes 3,000 requests a second reads
 them as fast as one that reads 100 MB a second reads all."""
@@ -122,21 +122,21 @@ def reading_few() -> Read:
     If the page cache does not have these, and headers are close together, it reads the whole piece. A disk does that
     faster than it reads each header. The result holds until the next call. Raises OSError.
     """
-    few = bytearray(_CACHED_CHUNK)
+    few = bytearray(FEW_BYTES)
     buffers = [few]
     before = -_FAR
 
     def read(fd: int, size: int, position: int) -> bytes | bytearray:
         nonlocal before
         distance, before = position - before, position
-        if size <= _CACHED_CHUNK:
+        if size <= FEW_BYTES:
             return os.pread(fd, size, position)
         if distance >= _FAR:
-            if os.preadv(fd, buffers, position) == _CACHED_CHUNK:
+            if os.preadv(fd, buffers, position) == FEW_BYTES:
                 return few
         else:
             try:
-                if os.preadv(fd, buffers, position, os.RWF_NOWAIT) == _CACHED_CHUNK:
+                if os.preadv(fd, buffers, position, os.RWF_NOWAIT) == FEW_BYTES:
                     return few
             except OSError:
                 pass  # The page cache does not have them, or this file system does not tell.

@@ -12,7 +12,7 @@ from ....protocol.records.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, 
 from ....protocol.records.record_batch import BatchHeader
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_search import last_boundary
-from .batch_walk import LOOKUP_CHUNK, SCAN_CHUNK, reading_few, walk_file
+from .batch_walk import FEW_BYTES, LOOKUP_CHUNK, SCAN_CHUNK, reading_few, walk_file
 from .descriptors import FileCache, SharedDescriptor
 from .doomed_files import doom
 from .offset_index import OffsetIndex
@@ -226,10 +226,11 @@ class Segment:
         """
         if start >= self.size:
             return
+        read = reading_few() if chunk > FEW_BYTES else None
         descriptor = self.descriptor()
         try:
             yield from walk_file(
-                descriptor.fd, start, self.size, next_offset=next_offset, chunk=chunk, read=reading_few()
+                descriptor.fd, start, self.size, next_offset=next_offset, chunk=chunk, read=read
             )
         except OSError as error:
             raise disk_error("read", self.path, error) from error

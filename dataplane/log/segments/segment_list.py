@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from ....protocol.records.record_batch import HEADER_SIZE
 from ..durable_files import shorten
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .aborted_transaction import AbortedTransaction
@@ -270,7 +271,7 @@ class SegmentList:
 
     def _end_of_batch(self, segment: Segment, position: int) -> int:
         try:
-            _, header = next(segment.walk(position, segment.base_offset))
+            _, header = next(segment.walk(position, segment.base_offset, HEADER_SIZE))
         except BrokenBatch as broken:
             raise damage(segment.path, broken.position, broken.reason) from broken
         return position + header.size

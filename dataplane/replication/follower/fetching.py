@@ -36,6 +36,9 @@ _OUTSTANDING_MAX = 8
 POSITIONS_MAX = 500
 """Maximum number of partitions in one request. Each takes microseconds to write and to read, and a leader that returns
 gets requests for thousands. The leader reads the same number in one loop iteration."""
+TRUNCATIONS_MAX = 4
+"""Maximum number of logs that one answer truncates. The event loop waits for two syncs of the disk for each. The
+leader is asked about the others again."""
 RETRY_FIRST_S = 0.001
 RETRY_MAX_S = 0.2
 RETRY_SPACING_S = 0.001
@@ -275,10 +278,16 @@ class LeaderSession:
         if request.opens_session and self._session_id == NO_SESSION and answer.session_id != NO_SESSION:
             self._session_id = answer.session_id
             self._epoch = next_epoch(FIRST_EPOCH)
+        truncations = 0
         for part in answer.partitions:
             partition = self._partitions.get(part.key)
             if partition is None or part.key in request.fenced or partition.follower is None:
                 continue
+            if part.error is ErrorCode.NONE and part.diverging is not None:
+                truncations += 1
+                if truncations > TRUNCATIONS_MAX:
+                    self._changed[part.key] = None
+                    continue
             try:
                 self._take(partition, part)
             except (KafkaError, OSError) as error:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.dataplane.coordinated_log.key_hash import java_hash, partition_for
+from ottla.dataplane.coordinated_log.key_hash import partition_for
 from ottla.dataplane.groups.classic.membership import JoinReply, JoinRequest, SyncReply
 from ottla.dataplane.groups.classic.states import GroupState
 from ottla.dataplane.groups.coordinator import GroupCoordinator
@@ -265,10 +265,33 @@ async def test_a_join_costs_the_same_in_a_large_group() -> None:
     assert costs[1] < costs[0] + 50
 
 
+async def test_requests_of_classic_members_cost_few_calls() -> None:
+    coordinator = GroupCoordinator(LIMITS, Clock(), lambda: 1, lambda: {"t"})
+    coordinator.elected(0, MemoryLog())
+    async with asyncio.timeout(60):
+        while not list(coordinator.shards()):
+            await asyncio.sleep(0)
+    member = join(coordinator.shard_for("g"))
+    sync(coordinator.shard_for("g"), member, b"x")
+    with counted_calls() as finding:
+        shard = coordinator.shard_for("g")
+    with counted_calls() as beating:
+        error = shard.heartbeat("g", member.member_id, None, member.generation)
+    assert error is ErrorCode.NONE
+    # The numbers are those without share groups.
+    assert finding.count <= 13, finding.count
+    assert beating.count <= 13, beating.count
+    coordinator.close()
+
+
 def test_groups_hash_as_in_java() -> None:
     # Values of "...".hashCode() in Java; the last one's absolute value does not fit and counts as 0.
-    assert java_hash("") == 0
-    assert java_hash("hello") == 99162322
-    assert java_hash("polygenelubricants") == -(2**31)
+    for key, value in (
+        ("", 0),
+        ("hello", 99162322),
+        ("groups", -1237460524),
+        ("polygenelubricants", -(2**31)),
+    ):
+        assert partition_for(key, 1 << 31) == (abs(value) if value > -(2**31) else 0)
     assert partition_for("polygenelubricants", 50) == 0
     assert 0 <= partition_for("ü-😀", 50) < 50
