@@ -38,6 +38,7 @@ LEFT_OUT = {
     ),
     "is asked whether something forbids or changes the request, and here nothing does": (
         "dataplane/fetching/long_fetches.py",
+        "dataplane/log/producers/refused_batches.py",
         "dataplane/quorum/metadata_room.py",
         "dataplane/replication/replicas/offline.py",
         "dataplane/replication/replicas/unwritable.py",
