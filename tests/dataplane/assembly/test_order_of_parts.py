@@ -53,6 +53,7 @@ MEASURED = [
     "ClusterMetrics",
     "ReplicaMetrics",
     "CleanerMetrics",
+    "TableHolds",
     "GroupMetrics",
     "LateShareParts",
     "ServerMetrics",

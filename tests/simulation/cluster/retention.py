@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.log.partition_log import PartitionLog
+from ottla.dataplane.log.retention import Hold
 from ottla.dataplane.log.segments.segment import Segment
 from ottla.dataplane.log.truncation import Truncation
 from tests.histories.invariants import InvariantBroken
@@ -137,14 +138,14 @@ class Retention:
         """Check the drops of retention within the block."""
         retain = OldSegments.retain
 
-        def watched(segments: OldSegments, high_watermark: int, now_ms: int) -> int:
+        def watched(segments: OldSegments, high_watermark: int, now_ms: int, hold: Hold | None = None) -> int:
             log = segments._log
             assert isinstance(log, PartitionLog)
             if not log.directory.name.startswith(f"{TOPIC}-"):
-                return retain(segments, high_watermark, now_ms)
+                return retain(segments, high_watermark, now_ms, hold)
             start, looks = log.log_start_offset, self._looks(log)
             stable = log.transactions.last_stable_offset(high_watermark)
-            dropped = retain(segments, high_watermark, now_ms)
+            dropped = retain(segments, high_watermark, now_ms, hold)
             if dropped:
                 # Each replica for itself: another one, with another clock, may lead next and still have it.
                 self._history.add(Deleted(TOPIC, 0, log.log_start_offset, self._machine.now))
