@@ -10,6 +10,7 @@ from typing import Final
 
 from ..protocol.errors import ErrorCode, KafkaError
 from .cluster_view import LakeView
+from .complaints import Complaints
 from .topic_table import TopicTable
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class HoldOffsets:
         self._now_s = now_s
         self._done: dict[str, tuple[Mapping[int, int], float]] = {}
         """The offsets that were committed last, and the time of the commit, by table."""
-        self._complained: dict[str, str] = {}
+        self._complaints = Complaints(logger)
 
     async def opened(self, tables: Sequence[TopicTable]) -> None:
         """Commit the needed offsets of tables that were opened. A table may have gone back, and its group may be
@@ -57,19 +58,13 @@ class HoldOffsets:
             async with asyncio.timeout(TIMEOUT_S):
                 await self._view.commit_offsets(settings.hold_group, settings.topic, needed)
         except (KafkaError, TimeoutError) as error:
-            self._complain(settings.table, _complaint(settings.table, settings.hold_group, error))
+            self._complaints.add(settings.table, _complaint(settings.table, settings.hold_group, error))
             return
         self._done[settings.table] = needed, self._now_s()
-        if self._complained.pop(settings.table, None) is not None:
+        if self._complaints.end(settings.table):
             logger.info(
                 "table %s: offsets are committed to group %s again", settings.table, settings.hold_group
             )
-
-    def _complain(self, table: str, text: str) -> None:
-        """Log an error, but once as long as it stays the same."""
-        if self._complained.get(table) != text:
-            self._complained[table] = text
-            logger.error("%s", text)
 
 
 def _complaint(table: str, group: str, error: KafkaError | TimeoutError) -> str:

@@ -14,13 +14,13 @@ from typing import Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from .cluster_view import LakeView
 from .failures import TableRefused
 from .iceberg.catalogs import existing_table
 from .iceberg.schemas import LETTERS_TABLE, TABLES
-from .iceberg.tables import Epoch, LakeTable, ancestors, newest_with_position, summary_of
+from .iceberg.tables import Epoch, LakeTable, newest_with_position, summary_of
 from .position import TablePosition, check_same_name, is_same_topic, read_position
 from .settings import TableSettings
 from .table_group import TAG
@@ -114,7 +114,7 @@ def _planned(table: Table, name: str, successor: Successor, *, rolls_back: bool)
     check_same_name(former, successor.now, name)
     if is_same_topic(former, successor.now):
         return None
-    snapshots = list(ancestors(table))
+    snapshots = list(ancestors_of(table.current_snapshot(), table.metadata))
     back_to, place, dropped = None, former, set[int]()
     if ahead := former.ahead_of(successor.ends):
         earlier = _newest_within(snapshots, former, successor.ends)

@@ -24,6 +24,7 @@ from ..client.security.security import security_of
 from ..protocol.errors import KafkaError
 from ..protocol.exposition import Families
 from .cluster_view import LakeView
+from .complaints import Complaints
 from .epochs import new_epoch
 from .failures import TableRefused, WorkerFenced
 from .hold_offsets import HoldOffsets
@@ -77,7 +78,7 @@ class LakeWorker:
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._stopping = asyncio.Event()
         self._runs: dict[tuple[TableSettings, ...], asyncio.Task[bool]] = {}
-        self._complained: dict[str, str] = {}
+        self._complaints = Complaints(logger)
         self._progress: dict[str, TableProgress] = {}
 
     def families(self) -> Families:
@@ -120,7 +121,7 @@ class LakeWorker:
                 settings, _ = await self._settings()
                 await self._follow(settings, catalog)
             except KafkaError as error:
-                self._complain("settings", f"the topics' settings cannot be read: {error.message}")
+                self._complaints.add("settings", f"the topics' settings cannot be read: {error.message}")
             await self._pause(LOOK_S)
         ended = await asyncio.gather(*self._runs.values(), return_exceptions=True)
         return all(result is True for result in ended)
@@ -147,7 +148,7 @@ class LakeWorker:
             errors["tables"] = str(error)
             settings = []
         for topic, reason in errors.items():
-            self._complain(topic, f"topic {topic} is not written: {reason}")
+            self._complaints.add(topic, f"topic {topic} is not written: {reason}")
         return settings, not errors
 
     # ------------------------------------------------------------ one group
@@ -227,21 +228,15 @@ class LakeWorker:
 
     def _failed(self, members: Sequence[TableSettings], text: str) -> None:
         self._note_failing(members, True)
-        self._complain(members[0].table, text)
+        self._complaints.add(members[0].table, text)
 
     def _succeeded(self, members: Sequence[TableSettings]) -> None:
         self._note_failing(members, False)
-        self._complained.pop(members[0].table, None)
+        self._complaints.end(members[0].table)
 
     def _note_failing(self, members: Sequence[TableSettings], is_failing: bool) -> None:
         for member in members:
             self._progress_of(member.table).is_failing = is_failing
-
-    def _complain(self, subject: str, text: str) -> None:
-        """Log an error, but once as long as it stays the same."""
-        if self._complained.get(subject) != text:
-            self._complained[subject] = text
-            logger.error("%s", text)
 
 
 def _named(members: Sequence[TableSettings]) -> str:

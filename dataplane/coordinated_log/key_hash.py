@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...protocol.cluster.cluster_image import ClusterImage
+
 
 def partition_for(key: str, partitions: int) -> int:
     """Return the partition that has the state of a key, such as a group id, exactly as Kafka computes it.
@@ -16,3 +18,11 @@ def partition_for(key: str, partitions: int) -> int:
     if value >= 1 << 31:
         value = (1 << 32) - value
     return value % partitions if value < 1 << 31 else 0
+
+
+def leader_for(key: str, internal_topic: str, image: ClusterImage) -> int:
+    """Return the broker that leads the partition with the state of a key; -1 if there is none, or no such topic yet."""
+    topic = image.topics.get(internal_topic)
+    if topic is None or not topic.partitions:
+        return -1
+    return topic.partitions[partition_for(key, len(topic.partitions))].leader

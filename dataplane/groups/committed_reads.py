@@ -11,7 +11,7 @@ from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from ..cluster.internal_topics import OFFSETS_TOPIC
-from ..coordinated_log.key_hash import partition_for
+from ..coordinated_log.key_hash import leader_for
 from ..peers.requests import PeerLost, PeerRequests
 from .coordinator import GroupCoordinator
 
@@ -36,7 +36,7 @@ class CommittedReads:
         answer in time."""
         image = self._image()
         known = image.topics.get(topic)
-        coordinator = self._coordinator(image, group_id)
+        coordinator = leader_for(group_id, OFFSETS_TOPIC, image)
         if known is None or coordinator < 0:
             return None
         try:
@@ -54,13 +54,6 @@ class CommittedReads:
                 error or "no answer",
             )
             return None
-
-    def _coordinator(self, image: ClusterImage, group_id: str) -> int:
-        """Return the broker that coordinates a group; -1 if there is none."""
-        topic = image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return -1
-        return topic.partitions[partition_for(group_id, len(topic.partitions))].leader
 
     def _own(self, group_id: str, topic: str, topic_id: bytes) -> dict[int, int]:
         """Return the offsets of a group that this broker coordinates. Raises KafkaError if it does not, or not yet."""

@@ -22,7 +22,7 @@ from ...protocol.messages.find_coordinator import (
 from ..cluster.endpoints import Endpoint, endpoint
 from ..cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..cluster.topic_creation import TopicCreator
-from ..coordinated_log.key_hash import partition_for
+from ..coordinated_log.key_hash import leader_for
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
@@ -135,11 +135,7 @@ class FindCoordinatorHandlers:
 
     def _leader_of(self, internal_topic: str, key: str) -> BrokerState | None:
         image = self._quorum.image
-        topic = image.topics.get(internal_topic)
-        if topic is None or not topic.partitions:
-            return None
-        partition = topic.partitions[partition_for(key, len(topic.partitions))]
-        return image.brokers.get(partition.leader)
+        return image.brokers.get(leader_for(key, internal_topic, image))
 
     def _speaker_for(self, transactional_id: str) -> BrokerState | None:
         image = self._quorum.image

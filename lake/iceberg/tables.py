@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 from pyiceberg.catalog import Catalog
@@ -20,7 +21,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..failures import TableRefused, WorkerFenced
@@ -156,8 +157,7 @@ class LakeTable:
             snapshot = newest_with_position(self.table)
             if snapshot is not None and summary_of(snapshot).get(COMMIT) == name:
                 return TableCommit(snapshot.snapshot_id, was_there=True)
-            if self._position() != self._seen:
-                raise Overtaken(f"table {self.name} is at another position: another worker has written to it")
+            self._check_position()
             if any(file.spec_id != self.table.spec().spec_id for file in files):
                 raise Overtaken(f"table {self.name} has another partitioning than its new files")
             return None
@@ -176,15 +176,14 @@ class LakeTable:
         def check() -> TableCommit | None:
             if self._head() == snapshot_id:
                 return TableCommit(snapshot_id, was_there=True)
-            if self._position() != self._seen:
-                raise Overtaken(f"table {self.name} is at another position: another worker has written to it")
+            self._check_position()
             return None
 
         self._commit(attempt, check)
         self._seen = self._position()
 
     def remove_tags(self, names: Collection[str]) -> None:
-        """Remove these tags, as far as the table has them. Raises as `append` does."""
+        """Remove the tags with these names from the table. Missing tags are no error. Raises as `append` does."""
 
         def present() -> list[str]:
             return [name for name in names if name in self.table.metadata.refs]
@@ -268,6 +267,10 @@ class LakeTable:
         if self._epoch.is_before(owner):
             raise WorkerFenced(f"table {self.name}: another worker has taken it over")
 
+    def _check_position(self) -> None:
+        if self._position() != self._seen:
+            raise Overtaken(f"table {self.name} is at another position: another worker has written to it")
+
     @property
     def _epoch_text(self) -> str:
         return ":".join(map(str, self._epoch))
@@ -314,22 +317,11 @@ def snapshots_to_position(table: Table) -> list[Snapshot]:
     The last has no position if none has, or if the snapshot with it was expired.
     """
     found: list[Snapshot] = []
-    snapshot = table.current_snapshot()
-    while snapshot is not None and len(found) < LOOK_BACK_MAX:
+    for snapshot in islice(ancestors_of(table.current_snapshot(), table.metadata), LOOK_BACK_MAX):
         found.append(snapshot)
-        if summary_of(snapshot).get(TO) or snapshot.parent_snapshot_id is None:
+        if summary_of(snapshot).get(TO):
             break
-        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id)
     return found
-
-
-def ancestors(table: Table) -> Iterator[Snapshot]:
-    """Yield the snapshots of the main branch from the newest back to the first, or up to an expired one."""
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        yield snapshot
-        snapshot = by_id.get(snapshot.parent_snapshot_id)
 
 
 def summary_of(snapshot: Snapshot) -> dict[str, str]:

@@ -37,8 +37,8 @@ POSITIONS_MAX = 500
 """Maximum number of partitions in one request. Each takes microseconds to write and to read, and a leader that returns
 gets requests for thousands. The leader reads the same number in one loop iteration."""
 TRUNCATIONS_MAX = 4
-"""Maximum number of logs that one answer truncates. The event loop waits for two syncs of the disk for each. The
-leader is asked about the others again."""
+"""Maximum number of logs that one answer truncates. Each truncation holds the event loop for two syncs of the disk. The
+follower asks its leader about the other logs again."""
 RETRY_FIRST_S = 0.001
 RETRY_MAX_S = 0.2
 RETRY_SPACING_S = 0.001
