@@ -26,7 +26,7 @@ class FileThread:
         self._make = make
         self._thread = ThreadPoolExecutor(1, "lake-files")
         self._files: RowFiles | None = None
-        self._has_failed = False
+        self._leaves_out = False
         self._adding: deque[asyncio.Future[None]] = deque()
 
     async def add(self, batch: pyarrow.RecordBatch) -> None:
@@ -48,21 +48,20 @@ class FileThread:
 
     async def discard(self) -> None:
         """End the thread after the batch that it writes, and delete all files."""
-        for adding in self._adding:
-            adding.cancel()
+        self._leaves_out = True
         await asyncio.gather(*self._adding, return_exceptions=True)
         await asyncio.get_running_loop().run_in_executor(self._thread, self._discard)
         self._thread.shutdown(wait=False)
 
     def _add(self, batch: pyarrow.RecordBatch) -> None:
-        if self._has_failed:
-            return  # The caller learns of the failure by the earlier batch.
+        if self._leaves_out:
+            return  # The files are discarded, or an earlier batch has failed, which the caller learns by that batch.
         try:
             if self._files is None:
                 self._files = self._make()
             self._files.add(batch)
         except BaseException:
-            self._has_failed = True
+            self._leaves_out = True
             raise
 
     def _finish(self) -> tuple[list[DataFile], list[DataFile]]:
