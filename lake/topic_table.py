@@ -20,9 +20,9 @@ from .failures import TableRefused
 from .file_thread import FileThread
 from .iceberg.letters import letter_offsets
 from .iceberg.schemas import LETTERS_TABLE, TABLES, check_schema, partition_spec
-from .iceberg.tables import NO_EPOCH, Epoch, LakeTable, newest_with_position
+from .iceberg.tables import NO_EPOCH, Epoch, LakeTable, Overtaken, newest_with_position
 from .metrics import TableProgress
-from .position import PartitionReach, TablePosition, check_same_topic, cut_position
+from .position import PartitionReach, TablePosition, check_same_topic, cut_position, is_same_topic
 from .row_files import JsonFiles, Offset, RawFiles, RowFiles
 from .settings import TableSettings
 from .window_reader import TopicRecords
@@ -206,13 +206,15 @@ class TopicTable:
         self.position = self._checked(self._table.position, name)
         if mode == RAW or not self._catalog.table_exists(self.settings.letters):
             return None
-        letters = self._letter_table().position
-        if letters is None or (letters.topic_id, letters.cluster) != (
-            self.position.topic_id,
-            self.position.cluster,
-        ):
+        self._letters = self._open_letters()
+        return self._ahead(self._letters)
+
+    def _ahead(self, letters: LakeTable) -> TablePosition | None:
+        """Return the position of the dead letters if it is ahead of the rows of the same topic."""
+        position = letters.position
+        if position is None or not is_same_topic(position, self.position):
             return None
-        return letters if self.position.is_before(letters) else None
+        return position if self.position.is_before(position) else None
 
     def _checked(self, position: TablePosition | None, name: str) -> TablePosition:
         if position is None:
@@ -227,12 +229,20 @@ class TopicTable:
         return position
 
     def _letter_table(self) -> LakeTable:
+        """Return the table of dead letters. Raises Overtaken if a fenced worker has made it since `open`, and has
+        committed letters of this round."""
         if self._letters is None:
-            letters = LakeTable(self._catalog, self.settings.letters, self._epoch)
-            letters.open(LETTERS_TABLE)
-            check_schema(letters.table.schema(), LETTERS_TABLE, letters.name, exactly=True)
+            letters = self._open_letters()
+            if self._ahead(letters) is not None:
+                raise Overtaken(f"table {letters.name} is ahead: another worker has written to it")
             self._letters = letters
         return self._letters
+
+    def _open_letters(self) -> LakeTable:
+        letters = LakeTable(self._catalog, self.settings.letters, self._epoch)
+        letters.open(LETTERS_TABLE)
+        check_schema(letters.table.schema(), LETTERS_TABLE, letters.name, exactly=True)
+        return letters
 
     def _commit(self, pending: _Pending, even_without_rows: bool) -> None:
         if pending.letters:
