@@ -133,9 +133,14 @@ class LoadedSegments:
         """Drop segments that were read, and were not used for `idle_s`, until there is room. Returns whether there
         is."""
         before_s = asyncio.get_running_loop().time() - idle_s
-        for segment, load in list(self._loads.items()):
-            if self._size + size <= self._bytes_max or load.used_s > before_s:
+        room = self._bytes_max - self._size - size
+        dropped: list[SegmentName] = []
+        for segment, load in self._loads.items():
+            if room >= 0 or load.used_s > before_s:
                 break
             if load.task.done():
-                self.drop(segment)
-        return self._size + size <= self._bytes_max
+                dropped.append(segment)
+                room += self.sizes[segment]
+        for segment in dropped:
+            self.drop(segment)
+        return room >= 0

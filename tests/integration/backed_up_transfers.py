@@ -4,10 +4,11 @@ Each transfer takes a sum from an account of one partition and gives it to an ac
 transaction commits the number of the writer's transfers as the offset of the writer's group. So at each cut the sum of
 all records is 0, and each offset is the number of the writer's transfers.
 
-    python -m tests.integration.backed_up_transfers [--cuts 1000] [--restored 5] [--seed 0]
+    python -m tests.integration.backed_up_transfers [--cuts 1000] [--restored 5] [--seed 0] [--processes 2]
 
 Clusters are started for it. Every cut is read from the store as a restoration serves it, and its records are decoded.
-Random cuts are also restored into another cluster, one after the other, and read there by clients.
+Each cut is read from its beginning, so later cuts take longer: processes share the cuts. Random cuts are also restored
+into another cluster, one after the other, and read there by clients.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -146,17 +148,38 @@ class KeptStore:
         return self._objects[key][start:end]
 
 
-async def check_cuts(folder: Path, topic: str, checked: Count = _uncounted) -> int:
-    """Check every cut of a store. `checked` is called after each cut. Returns the number of transfers at the newest
-    cut."""
-    store = KeptStore(open_store(folder.as_uri(), 30))
+async def check_cuts(folder: Path, topic: str) -> int:
+    """Check every cut of a store. Returns the number of transfers at the newest cut."""
+    store = kept_store(folder)
     catalog = await read_catalog(store)
-    count = 0
-    for name in catalog.cuts:
-        before, count = count, await _check_cut(store, catalog, name, topic)
-        assert count >= before, name
-        checked()
-    return count
+    return _newest([await _check_cut(store, catalog, name, topic) for name in catalog.cuts])
+
+
+def check_cuts_in(processes: int, folder: Path, topic: str, cuts: Sequence[CutName], checked: Count) -> int:
+    """Check cuts of a store in processes. `checked` is called after each cut. Returns as `check_cuts` does."""
+    counts = []
+    with get_context("spawn").Pool(processes) as pool:
+        for count in pool.imap(partial(_check_alone, folder, topic), cuts):
+            counts.append(count)
+            checked()
+    return _newest(counts)
+
+
+def _newest(counts: Sequence[int]) -> int:
+    assert list(counts) == sorted(counts)
+    return counts[-1]
+
+
+kept_store = cache(lambda folder: KeptStore(open_store(folder.as_uri(), 30)))
+"""The store of a folder, for all checks of this process."""
+
+
+def _check_alone(folder: Path, topic: str, name: CutName) -> int:
+    async def check() -> int:
+        store = kept_store(folder)
+        return await _check_cut(store, await read_catalog(store), name, topic)
+
+    return asyncio.run(check())
 
 
 async def _check_cut(store: ObjectStore, catalog: Catalog, name: CutName, topic: str) -> int:
@@ -269,7 +292,8 @@ async def play(source: str, target: str, folder: Path, arguments: argparse.Names
             await back_up(source, TOPIC, folder, arguments.cuts, chance, partial(steps.count, "made"))
         cuts = (await read_catalog(open_store(folder.as_uri(), 30))).cuts
         _tell(f"{len(cuts)} cuts are made")
-        count = await check_cuts(folder, TOPIC, partial(steps.count, "checked"))
+        checked = partial(steps.count, "checked")
+        count = await asyncio.to_thread(check_cuts_in, arguments.processes, folder, TOPIC, cuts, checked)
         _tell(f"{len(cuts)} cuts are whole, the last with {count} transfers")
         chosen = sorted(chance.sample(cuts, min(arguments.restored, len(cuts))))
         await restore_some(target, folder, TOPIC, chosen, partial(steps.count, "restored"))
@@ -283,6 +307,7 @@ def main() -> None:
     parser.add_argument("--cuts", type=int, default=1000)
     parser.add_argument("--restored", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2, help="that check cuts (2)")
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="backed-up-transfers-") as name:
         source, target, store = folders = [Path(name) / part for part in ("source", "target", "store")]
