@@ -9,17 +9,20 @@ from typing import Final
 
 from ..client.admin import TOPIC_RESOURCE, Admin, Cut, CutOffset
 from ..client.admin.by_partition import settled
+from ..client.admin.log_ends import ends_reaching
 from ..client.records import TopicPartition
 from ..client.transactions.cut_search import ReadPlace, largest_cut, within
 from ..protocol.cluster.mirror_table import MirrorPhase
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.list_offsets import EARLIEST
+from ..protocol.messages.list_offsets import EARLIEST, LATEST
 from ..protocol.settings.config_key import ConfigError
 from .failures import TableRefused
 from .settings import TableSettings, table_settings
 
 AT_A_TIME = 16
 """Topics whose settings are requested at the same time."""
+PATIENCE_S: Final = 30.0
+"""Seconds for which the end of a log that ends before a table's position is asked for again."""
 _OTHERS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Errors of a topic that does not concern the worker, unless the topic was named."""
 
@@ -112,6 +115,14 @@ class LakeView:
     async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets."""
         return settled(await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST)))
+
+    async def ends_reaching(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the ends of partitions once all have reached these offsets, or after 30 s."""
+
+        async def ask() -> dict[TopicPartition, int]:
+            return settled(await self._admin.list_offsets(dict.fromkeys(offsets, LATEST)))
+
+        return await ends_reaching(ask, offsets, PATIENCE_S)
 
     async def copied_ends(self, topic: str) -> dict[int, int]:
         """Return by partition the offset at which the records end that a restoration or a mirror has copied. Raises

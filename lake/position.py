@@ -125,6 +125,16 @@ class TablePosition:
                 lost[index] = (first, beginning)
         return lost
 
+    def ended_at(self, ends: Mapping[int, int]) -> TablePosition:
+        """Return this position with no place after the end of its partition's log."""
+        return replace(
+            self,
+            places={
+                index: PartitionReach(*(min(offset, ends.get(index, offset)) for offset in place))
+                for index, place in self.places.items()
+            },
+        )
+
     def begun_at(self, beginnings: Mapping[int, int]) -> TablePosition:
         """Return this position with no place before the log start of its partition."""
         places = {**self.places}
@@ -194,6 +204,16 @@ def check_same_name(position: TablePosition, now: TablePosition, table: str) -> 
         raise TableRefused(
             f"table {table} has records of topic {position.topic!r}, not of {now.topic!r}: give {now.topic!r} another "
             "ottla.lake.table"
+        )
+
+
+def check_within_logs(position: TablePosition, ends: Mapping[int, int], table: str) -> None:
+    """Check that no log ends before a table's position. `ends`: log end offsets by partition. Raises TableRefused."""
+    for index, offset, end in position.ahead_of(ends):
+        raise TableRefused(
+            f"table {table}: {position.topic}-{index} ends at offset {end} by now, and was read up to {offset}: its "
+            "log has lost records, and new records get their offsets. `ottla lake run --accept-loss` keeps the rows of "
+            "lost records, and goes on at the end of the log"
         )
 
 

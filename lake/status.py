@@ -14,7 +14,7 @@ from ..client.records import TopicPartition
 from .cluster_view import LakeView
 from .failures import TableRefused
 from .iceberg.tables import newest_with_position, summary_of
-from .position import TablePosition, check_same_topic, read_position
+from .position import TablePosition, check_same_topic, check_within_logs, read_position
 from .settings import TableSettings
 
 NO_LIMIT: Final = 1 << 62
@@ -63,6 +63,7 @@ async def table_status(settings: TableSettings, view: LakeView, catalog: Catalog
             position = read_position(summary_of(snapshot))
             if position is not None:
                 check_same_topic(position, now, settings.table)
+                await _check_logs(position, view, settings.table)
         except TableRefused as error:
             problem = str(error)
     places = {} if position is None or problem else position.places
@@ -82,6 +83,12 @@ async def table_status(settings: TableSettings, view: LakeView, catalog: Catalog
         hold=settings.hold,
         problem=problem,
     )
+
+
+async def _check_logs(position: TablePosition, view: LakeView, table: str) -> None:
+    places = {TopicPartition(position.topic, index): place.offset for index, place in position.places.items()}
+    ends = await view.ends_reaching(places)
+    check_within_logs(position, {at.partition: end for at, end in ends.items()}, table)
 
 
 def _loaded(catalog: Catalog, name: str) -> Table | None:

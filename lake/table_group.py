@@ -10,6 +10,7 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 
+from ..client.records import TopicPartition
 from .cluster_view import LakeView
 from .iceberg.cuts import note_cut
 from .iceberg.tables import Epoch
@@ -52,14 +53,21 @@ class TableGroup:
         beginnings = await self._view.beginnings(topics.partitions)
         for table in self.tables:
             await table.open(epochs[table.settings.table], beginnings)
+        await self._keep_within_logs()
+        for table in self.tables:
+            await table.complete()
         if self._common_cut != NOTHING:
             await self._tag(self._common_cut)
 
     async def round(self) -> bool:
         """Write the records up to the next cut. Returns whether more can be read at once. Raises as `TopicTable`."""
         first, asked_s = min(table.position.cut for table in self.tables), time.monotonic()
-        starts = {partition: offset for table in self.tables for partition, offset in table.starts.items()}
+        starts = self._reached
         cut = await self._view.next_cut(self._topics, starts, first, OFFSETS_PER_ROUND)
+        # A new leader of the quorum may name an older cut for a moment, so a cut alone shows no loss.
+        is_behind = any(cut.newest.get(at, offset) < offset for at, offset in starts.items())
+        if is_behind and await self._keep_within_logs():
+            return True
         rows = 0
         for table in self.tables:
             table.progress.lag_records = table.behind(cut.newest)
@@ -77,6 +85,16 @@ class TableGroup:
             await self._tag(self._common_cut)
         return not cut.is_newest
 
+    async def _keep_within_logs(self) -> bool:
+        """Look for logs that end before the tables' positions: they have lost records, and new records get the offsets.
+        Returns whether there was such a log. Raises as `TopicTable.keep_within` does."""
+        ends = await self._view.ends_reaching(self._reached)
+        found = False
+        for table in self.tables:
+            own = {at.partition: end for at, end in ends.items() if at.topic == table.settings.topic}
+            found |= await table.keep_within(own)
+        return found
+
     async def _tag(self, cut: int) -> None:
         """Tag all tables at a cut, then note it. Readers that know the cut from the notes find all tags."""
         snapshots = {}
@@ -85,6 +103,15 @@ class TableGroup:
             snapshots[name] = await asyncio.to_thread(table.table.tag, f"{TAG}{cut}", TAGS_KEPT, TAG)
         await asyncio.to_thread(note_cut, self._catalog, self.name, cut, snapshots)
         logger.info("group %s: cut %d", self.name, cut)
+
+    @property
+    def _reached(self) -> dict[TopicPartition, int]:
+        """The offsets up to which the tables have all records."""
+        return {
+            TopicPartition(table.settings.topic, index): place.offset
+            for table in self.tables
+            for index, place in table.reached.places.items()
+        }
 
     @property
     def _common_cut(self) -> int:

@@ -22,7 +22,14 @@ from .iceberg.letters import letter_offsets
 from .iceberg.schemas import LETTERS_TABLE, TABLES, check_schema, partition_spec
 from .iceberg.tables import NO_EPOCH, Epoch, LakeTable, Overtaken, newest_with_position
 from .metrics import TableProgress
-from .position import PartitionReach, TablePosition, check_same_topic, cut_position, is_same_topic
+from .position import (
+    PartitionReach,
+    TablePosition,
+    check_same_topic,
+    check_within_logs,
+    cut_position,
+    is_same_topic,
+)
 from .row_files import JsonFiles, Offset, RawFiles, RowFiles
 from .settings import TableSettings
 from .window_reader import TopicRecords
@@ -41,7 +48,7 @@ class Consent:
     new_topics: bool = False
     """A table may go on with a topic that was deleted and made anew."""
     lost_records: bool = False
-    """A table may go on behind records that retention has deleted before they were written."""
+    """A table may go on behind records that retention has deleted before they were written, or that the log lost."""
 
 
 @dataclass(slots=True)
@@ -56,7 +63,7 @@ class _Pending:
 
 
 class TopicTable:
-    """A topic and its table. `open`, then for each round `read` and `commit`."""
+    """A topic and its table. `open`, `complete`, then for each round `read` and `commit`."""
 
     def __init__(
         self,
@@ -82,6 +89,8 @@ class TopicTable:
         self._table: LakeTable | None = None
         self._letters: LakeTable | None = None
         self._epoch = NO_EPOCH
+        self._half: TablePosition | None = None
+        """The end of a round of which a former worker has committed the dead letters, and not the rows."""
         self._pending: _Pending | None = None
 
     @property
@@ -91,12 +100,9 @@ class TopicTable:
         return self._table
 
     @property
-    def starts(self) -> dict[TopicPartition, int]:
-        """The offset from which each partition is still to be read."""
-        return {
-            TopicPartition(self._topic.name, index): place.offset
-            for index, place in self.position.places.items()
-        }
+    def reached(self) -> TablePosition:
+        """The position, or the end of a round that is to be completed."""
+        return self.position if self._half is None else self.position.moved_to(self._half)
 
     def behind(self, newest: Mapping[TopicPartition, int]) -> int:
         """Return the number of offsets between the position and the offsets of a cut."""
@@ -107,12 +113,12 @@ class TopicTable:
         )
 
     async def open(self, epoch: Epoch, beginnings: Mapping[TopicPartition, int]) -> None:
-        """Load or create the table, take it over, and complete a round that a former worker left half committed.
+        """Load or create the table, and take it over. `complete` comes next.
 
         `beginnings`: the log start offsets. Raises TableRefused, WorkerFenced, KafkaError, and errors of the catalog.
         """
         self._epoch = epoch
-        ahead = await asyncio.to_thread(self._open)
+        self._half = await asyncio.to_thread(self._open)
         own = {
             partition.partition: offset
             for partition, offset in beginnings.items()
@@ -122,10 +128,31 @@ class TopicTable:
         self.needed = {
             index: max(offset, self.position.place(index).open_from) for index, offset in own.items()
         }
-        if ahead is not None:
-            left_out = await asyncio.to_thread(letter_offsets, self._letter_table().table, self.position)
-            await self._read(ahead, left_out)
-            await self.commit()
+
+    async def complete(self) -> None:
+        """Complete a round that a former worker has committed in part. Raises as `open` does."""
+        if self._half is None:
+            return
+        left_out = await asyncio.to_thread(letter_offsets, self._letter_table().table, self.position)
+        await self._read(self._half, left_out)
+        self._half = None
+        await self.commit()
+
+    async def keep_within(self, ends: Mapping[int, int]) -> bool:
+        """Go back to the ends of logs that end before the position, and return whether there are any.
+
+        `ends`: the log end offsets by partition. Raises TableRefused without a person's consent, and otherwise as
+        `commit` does.
+        """
+        if not self.reached.ahead_of(ends):
+            return False
+        if not self._consent.lost_records:
+            check_within_logs(self.reached, ends, self.settings.table)
+        self._half, self.position = None, self.position.ended_at(ends)
+        await asyncio.to_thread(self._commit_position)
+        self.needed = {**self.needed, **_needed_at(self.position)}
+        logger.warning("table %s goes on at the ends of logs that have lost records", self.settings.table)
+        return True
 
     async def read(self, cut: int, places: Mapping[TopicPartition, ReadPlace]) -> int:
         """Read the records up to a cut into files, and return the number of rows. Raises as `open` does.
@@ -196,8 +223,7 @@ class TopicTable:
         )
 
     def _open(self) -> TablePosition | None:
-        """Load the tables, and set the position. Returns the position of the dead letters if they are ahead: a former
-        worker has committed them, and not the rows of the same round."""
+        """Load the tables, and set the position. Returns the position of the dead letters if they are ahead."""
         name, mode = self.settings.table, self.settings.mode
         wanted = TABLES[mode]
         self._table = LakeTable(self._catalog, name, self._epoch)
@@ -243,6 +269,12 @@ class TopicTable:
         letters.open(LETTERS_TABLE)
         check_schema(letters.table.schema(), LETTERS_TABLE, letters.name, exactly=True)
         return letters
+
+    def _commit_position(self) -> None:
+        """Commit the position alone. The dead letters come first: they must not be ahead of the rows."""
+        for table in (self._letters, self.table):
+            if table is not None:
+                table.append([], self.position, self.position)
 
     def _commit(self, pending: _Pending, even_without_rows: bool) -> None:
         if pending.letters:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from ...client.admin import Admin, Cut, CutOffset
 from ...client.admin.by_partition import settled
+from ...client.admin.log_ends import ends_reaching
 from ...client.backoff import Backoff
 from ...client.connections.metadata import TopicInfo
 from ...client.failures import VersionUnsupported
@@ -111,20 +112,8 @@ class ClusterView:
         return await self.offsets(dict.fromkeys(partitions, LATEST))
 
     async def ends_reaching(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the ends of partitions once all have reached these offsets, or after `kafka.request.timeout.ms`.
-
-        A leader that does not know yet that it was replaced may return an earlier end.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience_s
-        backoff = Backoff(RETRY_MAX_MS)
-        while True:
-            ends = await self.ends(offsets)
-            if loop.time() > deadline or all(
-                ends[partition] >= offset for partition, offset in offsets.items()
-            ):
-                return ends
-            await asyncio.sleep(backoff.next_s())
+        """Return the ends of partitions once all have reached these offsets, or after `kafka.request.timeout.ms`."""
+        return await ends_reaching(lambda: self.ends(offsets), offsets, self._patience_s)
 
     async def offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offset of the first record not older than each time in ms; -1 if there is none.

@@ -83,6 +83,10 @@ class SimulatedLog:
         """Return the log start offsets."""
         return dict.fromkeys(partitions, 0)
 
+    async def ends_reaching(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the log end offsets."""
+        return {at: self._end(self.records[at.topic], at.partition, self.commits) for at in offsets}
+
     async def next_cut(
         self, names: Collection[str], start: Mapping[TopicPartition, int], first: int, offsets_max: int
     ) -> CutPlaces:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,8 +16,13 @@ from pyiceberg.types import BinaryType, DoubleType, NestedField
 
 from ottla import Admin, Producer, TopicPartition
 from ottla.client.admin import TOPIC_RESOURCE
+from ottla.lake import cluster_view
+from ottla.lake.cluster_view import LakeView
 from ottla.lake.iceberg import files
 from ottla.lake.iceberg.schemas import RECORD
+from ottla.lake.iceberg.tables import EPOCH, Epoch, LakeTable, newest_with_position, summary_of
+from ottla.lake.position import PartitionReach, read_position
+from ottla.lake.status import TableStatus, table_status
 from ottla.lake.table_group import TableGroup
 from ottla.lake.topic_table import Consent
 from tests.cluster import RunningCluster
@@ -209,6 +215,42 @@ async def test_a_topic_that_was_made_anew_and_lost_records_need_a_person(
         assert "anew-0 begins at offset 2 by now, and offsets from 1 on are not in the table" in caplog.text
         assert await worker(cluster, tmp_path, "anew", consent=Consent(lost_records=True)).run()
     assert sorted(row["value"] for row in rows(tmp_path, "lake.anew")) == [b"first", b"former", b"last"]
+
+
+async def test_a_log_that_ends_before_the_table_needs_a_person(
+    cluster: RunningCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_view, "PATIENCE_S", 0.0)
+    await create(cluster, "shorter", 1)
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        await producer.send_and_wait("shorter", b"first")
+        assert await worker(cluster, tmp_path, "shorter").run()
+        table = LakeTable(catalog(tmp_path), "lake.shorter", Epoch(0, 0))
+        table.refresh()
+        snapshot = newest_with_position(table.table)
+        assert snapshot is not None
+        start = read_position(summary_of(snapshot))
+        assert start is not None
+        beyond = replace(start, places={0: PartitionReach(9, 9)})
+        table.table.transaction().set_properties({EPOCH: ""}).commit_transaction()
+        table.open(table.table.schema())
+        table.append([], start, beyond)
+        lost = "shorter-0 ends at offset 1 by now, and was read up to 9: its log has lost records"
+        assert not await worker(cluster, tmp_path, "shorter").run()
+        assert lost in caplog.text
+        assert lost in (await status_of(cluster, tmp_path, "lake.shorter")).problem
+        assert await worker(cluster, tmp_path, "shorter", consent=Consent(lost_records=True)).run()
+        await producer.send_and_wait("shorter", b"last")
+    assert await worker(cluster, tmp_path, "shorter").run()
+    assert values(tmp_path, "lake.shorter") == {(0, 0): b"first", (0, 1): b"last"}
+    assert not (await status_of(cluster, tmp_path, "lake.shorter")).problem
+
+
+async def status_of(cluster: RunningCluster, folder: Path, table: str) -> TableStatus:
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        view = LakeView(admin)
+        await view.start()
+        return await table_status(await view.settings_of(table), view, catalog(folder))
 
 
 async def test_a_later_worker_ends_an_earlier_one(

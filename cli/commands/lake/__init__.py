@@ -65,7 +65,7 @@ def _run(actions: Actions) -> None:
     running.add_argument(
         "--accept-loss",
         action="store_true",
-        help="go on without records that retention has deleted before they were written",
+        help="go on although records were lost: deleted before they were written, or lost by the log",
     )
     running.add_argument(
         "--metrics-listener",
