@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 from pyiceberg.table import CommitTableResponse, Table
 from sqlalchemy.exc import IntegrityError
 
@@ -91,20 +91,38 @@ def existing_table(catalog: Catalog, name: str) -> Table:
         raise TableRefused(f"there is no table {name}") from None
 
 
+def doubt_refusals(catalog: Catalog) -> Catalog:
+    """Let a commit that the catalog refuses count as a commit of unknown outcome. Returns the catalog.
+
+    A proxy may repeat a request whose answer it has lost: the catalog has accepted the first, and refuses the second.
+    pyiceberg deletes the manifests of a refused commit, and the newest snapshot of the table would lack them. Those of
+    an unknown outcome stay, for the sweep. The commits of the lake look by themselves whether they were done.
+    """
+    commit = catalog.commit_table
+
+    def commit_table(*arguments: Any, **named: Any) -> CommitTableResponse:
+        try:
+            return commit(*arguments, **named)
+        except CommitFailedException as error:
+            raise CommitStateUnknownException(str(error)) from error
+
+    catalog.commit_table = commit_table
+    return catalog
+
+
 def open_catalog(place: LakePlace, *, create: bool = False) -> Catalog:
     """Open the catalog. With `create` the folder and its catalog are made.
 
     Raises TableRefused if the folder has no catalog, ValueError if pyiceberg's configuration does not know the name.
     """
     if place.folder is None:
-        return load_catalog(place.catalog)
+        return doubt_refusals(load_catalog(place.catalog))
     file = place.folder / CATALOG_FILE
     if create:
         place.folder.mkdir(parents=True, exist_ok=True)
     elif not file.exists():
         raise TableRefused(f"{place.folder} is no lake: it has no {CATALOG_FILE}")
-    return FolderCatalog(
-        NAME,
-        uri=f"sqlite:///{file}?timeout={SQLITE_TIMEOUT_S}",
-        warehouse=place.folder.as_uri(),
+    folder = FolderCatalog(
+        NAME, uri=f"sqlite:///{file}?timeout={SQLITE_TIMEOUT_S}", warehouse=place.folder.as_uri()
     )
+    return doubt_refusals(folder)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
 from ..failures import TableRefused
@@ -51,15 +51,17 @@ def expire(catalog: Catalog, name: str, kept: KeptSnapshots, *, only_look: bool 
     changed. Raises TableRefused for a table that does not exist, or to which others commit again and again, and errors
     of the catalog.
     """
+    tried = 0
     for _ in range(ATTEMPTS_MAX):
         table = existing_table(catalog, name)
         chosen = _expired(table, kept)
         if only_look or not chosen:
-            return len(chosen)
+            return len(chosen) or tried
+        tried = len(chosen)
         try:
             table.maintenance.expire_snapshots().by_ids(chosen).commit()
             return len(chosen)
-        except CommitFailedException as error:
+        except (CommitFailedException, CommitStateUnknownException) as error:
             logger.info("table %s: snapshots were not expired: %s", name, error)
     raise TableRefused(
         f"table {name}: others committed during each of {ATTEMPTS_MAX} attempts; try again later"

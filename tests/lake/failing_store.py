@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table import CommitTableResponse, Table
 from sqlalchemy.exc import OperationalError
 
-from ottla.lake.iceberg.catalogs import CATALOG_FILE, SQLITE_TIMEOUT_S, FolderCatalog
+from ottla.lake.iceberg.catalogs import CATALOG_FILE, SQLITE_TIMEOUT_S, FolderCatalog, doubt_refusals
 
 _WORKER = "simulated-worker"
 
@@ -104,6 +104,7 @@ class FailingCatalog(FolderCatalog):
             },
         )
         self._faults = faults
+        doubt_refusals(self)
 
     def load_table(self, *arguments: Any, **named: Any) -> Table:
         """Load a table."""

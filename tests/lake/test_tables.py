@@ -129,7 +129,11 @@ def test_a_generation_without_a_cluster_is_read(catalog: Catalog) -> None:
     LakeTable(catalog, NAME, Epoch(7, 3, "west")).open(RAW_TABLE)
 
 
-@pytest.mark.parametrize("error", [CommitStateUnknownException("500"), ConnectionError("reset")], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [CommitStateUnknownException("500"), ConnectionError("reset"), CommitFailedException("409, to a proxy")],
+    ids=repr,
+)
 def test_a_commit_whose_answer_was_lost_is_recognised(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
