@@ -47,7 +47,7 @@ def json_columns(schema: Schema, table: str) -> Struct:
 
 
 def evolve(table: Table, wanted: Struct) -> None:
-    """Give a table the columns of `wanted`. Raises TableRefused, CommitFailedException if others changed it."""
+    """Give a table the columns of `wanted`. Raises TableRefused, and errors of the catalog."""
     try:
         needed = list(changes(json_columns(table.schema(), ".".join(table.name())), wanted))
     except CannotEvolve as error:
