@@ -1,11 +1,12 @@
 """Measures `ottla lake run`, and compares it with another program that writes the same kind of table.
 
-    python -m benchmarks.lake [--rows N] [--seconds S] [--peer spark|connect] [--record FILE]
+    python -m benchmarks.lake [--rows N] [--seconds S] [--peer spark|connect|none] [--record FILE]
 
 Three brokers, replication factor 3, records of 1,000 bytes in four partitions. Parts:
 
 - raw: `ottla lake run --once` writes all rows as they are. Rows per second, MB per second of values, CPU seconds of the
-  worker, and the most memory that its processes held (VmHWM).
+  worker, and the most memory that its processes held (VmHWM). The worker runs again without new rows: its time and CPU
+  are those of a start, and the figures are shown with and without it.
 - json: the same for values that are objects of JSON with five fields.
 - lag: a producer sends 2,000 rows a second to a running worker, which commits every second. The lag of a row is the
   time from its timestamp until the table's metadata with it is written.
@@ -25,8 +26,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -63,14 +64,38 @@ Readings = Mapping[str, Any]
 # ---------------------------------------------------------------- the parts
 
 
-def worker_reading(bootstrap: str, folder: Path, mode: str, rows: int) -> Reading:
+@dataclass(frozen=True)
+class WorkerReading(Reading):
+    """A run of a worker that writes rows, and a second run without new rows, which only starts and ends."""
+
+    start_s: float
+    start_cpu_s: float
+    running_mb_per_s: float
+    """MB of values per second of the first run, without the time of the second."""
+
+
+def worker_reading(bootstrap: str, folder: Path, mode: str, rows: int) -> WorkerReading:
     """Write a filled topic once."""
     topic = f"{mode}-rows"
     create_for_lake(bootstrap, topic, {"ottla.lake.mode": mode})
     size = fill(bootstrap, topic, raw_values(rows) if mode == "raw" else json_values(rows))
-    run = Run([*worker_argv(bootstrap, folder / mode, topic), "--once"], folder / f"{mode}.log")
+    argv, log = [*worker_argv(bootstrap, folder / mode, topic), "--once"], folder / f"{mode}.log"
+    run, took_s = _ended(argv, log)
+    start, start_s = _ended(argv, log)
+    reading = run.reading(rows, size, took_s)
+    return WorkerReading(
+        **asdict(reading),
+        start_s=start_s,
+        start_cpu_s=start.cpu_s,
+        running_mb_per_s=size / (took_s - start_s) / 1e6,
+    )
+
+
+def _ended(argv: Sequence[str], log: Path) -> tuple[Run, float]:
+    """Return a run that has ended, and its seconds."""
+    run = Run(argv, log)
     run.wait()
-    return run.reading(rows, size, time.monotonic() - run.began)
+    return run, time.monotonic() - run.began
 
 
 def lags_ms(bootstrap: str, folder: Path, seconds: int) -> list[float]:
@@ -199,9 +224,10 @@ def measured(args: argparse.Namespace, folder: Path, status: Status) -> Readings
         lags = lags_ms(cluster.bootstrap, folder, args.seconds)
         status.update("compact")
         compacted = compaction_reading(folder, args.seconds * PACED)
+        beside: Readings = {"killed": {}}
         if args.peer == "connect":
             beside = beside_connect(cluster, folder, args, status)
-        else:
+        elif args.peer == "spark":
             status.update("killed")
             beside = beside_spark(cluster.bootstrap, folder, args.rows)
     percentiles = {name: lags[int(len(lags) * share)] for name, share in (("p50", 0.5), ("p99", 0.99))}
@@ -220,6 +246,12 @@ def show(readings: Readings, console: Console) -> None:
         figures = (reading[name] for name in ("rows_per_s", "mb_per_s", "rows_per_cpu_s", "rss_mib"))
         table.add_row(label, *(f"{figure:,.0f}" for figure in figures))
     console.print(table)
+    for name in ("raw", "json"):
+        reading = readings[name]
+        console.print(
+            f"{name}: {reading['start_s']:.1f} s and {reading['start_cpu_s']:.1f} s of CPU are the start; "
+            f"{reading['running_mb_per_s']:,.0f} MB/s without it"
+        )
     console.print(f"lag at {PACED:,} rows/s, commits every {COMMIT_MS} ms: {readings['lag_ms']} ms")
     for name, killed in readings["killed"].items():
         counts = (f"{killed[key]:,} {key}" for key in ("missing", "twice") if key in killed)
@@ -242,7 +274,7 @@ def main() -> int:
     )
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--seconds", type=int, default=SECONDS, help="length of the part with lag")
-    parser.add_argument("--peer", choices=("spark", "connect"), default="spark")
+    parser.add_argument("--peer", choices=("spark", "connect", "none"), default="spark")
     parser.add_argument("--kills", type=int, default=KILLS, help="kills of each sink beside Connect")
     parser.add_argument("--seed", type=int, default=SEED, help="seed of the moments of these kills")
     parser.add_argument("--record", type=Path, help="append the readings to this file")
