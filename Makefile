@@ -153,7 +153,7 @@ lint: venv
 	@$(MAKE) --no-print-directory -j2 $(LINTS)
 
 lint-types:
-	MYPYPATH=.typing $(BIN)/mypy -p ottla -p examples
+	MYPYPATH=.typing $(BIN)/mypy -p ottla -p examples -p benchmarks
 
 lint-style:
 	$(BIN)/ruff check .

@@ -69,8 +69,9 @@ class Peer:
     async def ask(self, message: Message, version: int) -> Any:
         self._writer.write(encode_request(message, version, 1, self._client_id))
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        answer = decode_response(type(message), await self._reader.readexactly(size), version)  # type: ignore[arg-type]
-        return answer[1]
+        kind: Any = type(message)
+        _, answer = decode_response(kind, await self._reader.readexactly(size), version)
+        return answer
 
     def close(self) -> None:
         self._writer.close()

@@ -64,8 +64,12 @@ def fill(cluster: LocalCluster, scale: float) -> None:
     of[BATCHES] = (*SIZES[LARGE], BATCH_BYTES)
     for name, (size, count, batch_bytes) in of.items():
         cluster.create_topic(READ + name_of(name))
-        options = {"batch_size": batch_bytes, "max_request_size": 2 * batch_bytes, "linger_ms": 100}
-        with ottla.sync.Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+        with ottla.sync.Producer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            batch_size=batch_bytes,
+            max_request_size=2 * batch_bytes,
+            linger_ms=100,
+        ) as producer:
             for _ in range(int(count * scale)):
                 producer.send(READ + name_of(name), bytes(size))
 

@@ -128,10 +128,16 @@ async def send_records(bootstrap: str, watch: Callable[[int], None]) -> int:
     return ONE_BY_ONE
 
 
+def consumer_of(topic: str, bootstrap: str) -> ottla.Consumer:
+    """Return a consumer that reads a topic from its beginning, in large pieces."""
+    return ottla.Consumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", max_partition_fetch_bytes=4 << 20
+    )
+
+
 async def read_columns(bootstrap: str, watch: Callable[[int], None]) -> int:
     """Read all records with `fetch_arrow`."""
-    options = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 4 << 20}
-    async with ottla.Consumer("columns", bootstrap_servers=bootstrap, **options) as consumer:
+    async with consumer_of("columns", bootstrap) as consumer:
         seen = 0
         while seen < COUNT:
             seen += (await consumer.fetch_arrow(timeout_ms=None, max_records=None if seen else 1)).num_rows
@@ -143,8 +149,7 @@ async def read_columns(bootstrap: str, watch: Callable[[int], None]) -> int:
 
 async def read_records(bootstrap: str, watch: Callable[[int], None]) -> int:
     """Read a sufficient number of records with `getmany`."""
-    options = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 4 << 20}
-    async with ottla.Consumer("columns", bootstrap_servers=bootstrap, **options) as consumer:
+    async with consumer_of("columns", bootstrap) as consumer:
         seen = len(await consumer.getmany(timeout_ms=None, max_records=1))
         watch(0)
         while seen < ONE_BY_ONE:

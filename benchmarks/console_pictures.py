@@ -34,7 +34,7 @@ from .console_demo import AWAY_S, FLIGHTS, WELL_S, run
 from .secured_clusters import AUTHORIZER, secured_ottla
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import FloatRect, Page
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "images"
 WIDTH, HEIGHT_MAX = 1440, 900
@@ -61,7 +61,7 @@ async def page_of(address: str, scheme: Literal["light", "dark"]) -> AsyncIterat
 async def take(page: Page, file: Path) -> None:
     """Take a picture of the page, up to HEIGHT_MAX."""
     height = await page.evaluate("document.documentElement.scrollHeight")
-    clip = {"x": 0, "y": 0, "width": WIDTH, "height": min(height, HEIGHT_MAX)}
+    clip: FloatRect = {"x": 0, "y": 0, "width": WIDTH, "height": min(height, HEIGHT_MAX)}
     await page.screenshot(path=file, clip=clip, full_page=True)
     print(file, flush=True)
 

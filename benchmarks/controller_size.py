@@ -49,6 +49,12 @@ def timed(act: Callable[[], R]) -> tuple[float, R]:
     return time.process_time() - began, result
 
 
+def publish_after(cluster: ControllerWithBrokers, fence: FenceBroker, publication: Publication) -> None:
+    """Apply a fence, and publish its changes."""
+    cluster.apply(fence)
+    publication.publish()
+
+
 def published(cluster: ControllerWithBrokers) -> tuple[Publication, MetadataFeed]:
     """Connect the controller to the feed as a quorum node does, but without sessions."""
     machine = cluster.machine
@@ -94,7 +100,7 @@ def measure(partitions: int) -> dict[str, object]:
     offset = feed.end_offset
     gc.collect()
     with gc_paused():  # as the node does
-        fence_s, _ = timed(lambda: (cluster.apply(fence), publication.publish()))
+        fence_s, _ = timed(partial(publish_after, cluster, fence, publication))
         pieces = told(feed, offset)
     return {
         "partitions": partitions,

@@ -161,7 +161,7 @@ def main() -> int:
     parser.add_argument("--elements", type=int, nargs="+", default=ELEMENTS)
     parser.add_argument("--record", type=Path)
     args = parser.parse_args()
-    rows = []
+    rows: list[dict[str, object]] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         ottla_cluster(Path(folder), brokers=1, quorum=1, settings=SETTINGS) as cluster,

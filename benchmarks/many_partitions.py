@@ -28,6 +28,7 @@ from rich.table import Table
 
 from ottla.client.admin import Admin, NewTopic
 from ottla.client.admin.reassignment_plan import plan
+from ottla.client.records import TopicPartition
 
 from .clusters import Cluster, ottla_cluster
 from .cpu import cpu_s
@@ -151,7 +152,7 @@ async def steps(cluster: Cluster, data: Path, partitions: int) -> list[Step]:
             now = {(TOPIC, index): replicas for index, replicas in placed.items()}
             planned = plan(now, dict.fromkeys((*FIRST, *JOINING)))
             results = await admin.alter_partition_reassignments(
-                {key: move.after for key, move in planned.moves.items()}
+                {TopicPartition(*key): move.after for key, move in planned.moves.items()}
             )
             refused = {key: error for key, error in results.items() if error is not None}
             if refused:

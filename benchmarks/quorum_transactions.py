@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvloop
 from rich.console import Console
@@ -78,7 +79,7 @@ class Broker:
             on_settled=lambda name, number: self.completion_waits.settled(name, number),
         )
         self.completion_waits = CompletionWaits(lambda: self.session.image)
-        self._reports: dict[asyncio.Task[None], None] = {}
+        self._reports: set[asyncio.Task[Any]] = set()
 
     def changed(self, names: Iterable[str]) -> None:
         """Report markers if some of these transactions were decided."""
@@ -101,8 +102,8 @@ class Broker:
                 broker_id=self.broker_id, broker_epoch=self.session.broker_epoch, partitions=written
             )
             task = asyncio.create_task(self.session.submit(command))
-            self._reports[task] = None
-            task.add_done_callback(self._reports.pop)
+            self._reports.add(task)
+            task.add_done_callback(self._reports.discard)
         self.completion_waits.image_changed(names, leaders_changed=False)
 
     async def reported(self) -> None:

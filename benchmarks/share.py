@@ -24,6 +24,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ def throughput(cluster: Cluster) -> Row:
     """Measure four share consumers."""
     admin = admin_of(cluster)
     topic = new_topic(cluster, admin, PARTITIONS)
-    write_to(cluster, topic, RECORDS * RECORD_BYTES / 1e9, {"batch.size": 65_536}, RECORD_BYTES)
+    write_to(cluster, topic, RECORDS * RECORD_BYTES / 1e9, {"batch.size": "65536"}, RECORD_BYTES)
     written = _written(cluster, topic)
     with _consumers(cluster, _group(cluster), topic, written) as taken:
         _wait(taken, int(written * WARM_SHARE))
@@ -282,9 +283,7 @@ def failover(cluster: Cluster) -> Row:
         wait_in_sync(admin, topic, 1, 3)
         time.sleep(1.5)
         leader = cluster.broker(admin.list_topics(topic, 30).topics[topic].partitions[0].leader)
-        took_s.append(
-            asyncio.run(_redelivered(cluster, group, topic, lambda leader=leader: cluster.kill(leader)))
-        )  # type: ignore[misc]
+        took_s.append(asyncio.run(_redelivered(cluster, group, topic, partial(cluster.kill, leader))))
         cluster.restart(leader)
     return {
         "first redelivery p50, ms": statistics.median(took_s) * 1e3,

@@ -114,7 +114,8 @@ class Pauses:
 
     def longest_ms(self, nodes: list[Node]) -> float:
         """Return the longest turn of these nodes in milliseconds."""
-        return round(1000 * max(self._peaks[self._nodes.index(node)] for node in nodes), 1)
+        longest_s: float = max(self._peaks[self._nodes.index(node)] for node in nodes)
+        return round(1000 * longest_s, 1)
 
     def end(self) -> None:
         self._process.kill()

@@ -114,14 +114,14 @@ async def with_aiokafka(servers: str, group: str, counted: Counted) -> None:
 
 async def with_faststream(servers: str, group: str, counted: Counted) -> None:
     """Work with FastStream, 64 records at a time."""
-    from faststream.kafka import KafkaBroker  # type: ignore[import-not-found]
+    from faststream.kafka import KafkaBroker
 
     broker = KafkaBroker(servers, logger=None)  # By default it logs each record twice.
 
-    @broker.subscriber(TOPIC, group_id=group, auto_offset_reset="earliest", max_workers=CONCURRENCY)
     async def handle(_: bytes) -> None:
         await counted.work()
 
+    broker.subscriber(TOPIC, group_id=group, auto_offset_reset="earliest", max_workers=CONCURRENCY)(handle)
     async with broker:
         await broker.start()
         await counted.ended.wait()
@@ -129,8 +129,8 @@ async def with_faststream(servers: str, group: str, counted: Counted) -> None:
 
 async def with_pyrallel(servers: str, group: str, counted: Counted) -> None:
     """Work with pyrallel-consumer's engine for coroutines, 64 records at a time."""
-    from pyrallel_consumer import PyrallelConsumer  # type: ignore[import-not-found]
-    from pyrallel_consumer.config import (  # type: ignore[import-not-found]
+    from pyrallel_consumer import PyrallelConsumer
+    from pyrallel_consumer.config import (
         ExecutionConfig,
         KafkaConfig,
         ParallelConsumerConfig,
