@@ -33,6 +33,7 @@ import ottla.sync
 from ottla.protocol.records.record import CODEC, Record, RecordCursor, encode_records
 from ottla.testing import LocalCluster
 
+from .client_queue import queue_record
 from .rounds import record
 
 SIZES = {100: 1_000_000, 1000: 200_000}
@@ -177,12 +178,7 @@ def fill(bootstrap: str) -> None:
     )
     for size, count in SIZES.items():
         for _ in range(count):
-            while True:
-                try:
-                    producer.produce(str(size), bytes(size))
-                    break
-                except BufferError:
-                    producer.poll(0.01)
+            queue_record(producer, str(size), bytes(size))
     assert producer.flush(60) == 0
 
 

@@ -33,6 +33,7 @@ from rich.table import Table
 from ottla import Admin, Consumer, NewTopic, Producer
 from tests.faults.disks import ext4
 
+from .client_queue import queue_record
 from .clusters import Cluster, ottla_cluster
 from .cpu import cpu_s
 from .rounds import percentile, record
@@ -184,12 +185,7 @@ def fill(bootstrap: str, size: int) -> None:
     )
     value = os.urandom(RECORD_BYTES)
     for number in range(size // RECORD_BYTES):
-        while True:
-            try:
-                producer.produce(OLD, value, partition=number % COLD_PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
+        queue_record(producer, OLD, value, partition=number % COLD_PARTITIONS)
     if producer.flush(120):
         raise RuntimeError("the old records could not be written")
 

@@ -40,6 +40,7 @@ from rich.table import Table
 from ottla.extras import installation_of
 from ottla.spark_integration.pipelines.java import NoJava, java_home
 
+from .client_queue import queue_record
 from .clusters import Cluster, Node, ottla_cluster
 from .flights_chart import draw
 from .flights_copy import check_copy, copy_table, copy_through_a_crash
@@ -203,12 +204,7 @@ class Stream:
     def send(self, row: bytes) -> None:
         """Queue one row; wait while the client's queue is full."""
         tail_number = row.split(b",", TAIL_NUMBER + 1)[TAIL_NUMBER]
-        while True:
-            try:
-                self.producer.produce(TOPIC, row, tail_number or None, on_delivery=self.on_delivery)
-                return
-            except BufferError:
-                self.producer.poll(0.05)
+        queue_record(self.producer, TOPIC, row, key=tail_number or None, on_delivery=self.on_delivery)
 
     @property
     def settled(self) -> int:

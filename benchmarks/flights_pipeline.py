@@ -30,6 +30,7 @@ from ottla.spark_integration import read_arrow_table
 from ottla.spark_integration.pipelines.flight_delays import until
 from ottla.sync import Admin
 
+from .client_queue import queue_record
 from .clusters import Cluster, Node
 from .flights_copy import values_of
 from .spark_driver import Driver
@@ -213,12 +214,7 @@ def publish(bootstrap: str, rows: list[bytes]) -> None:
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
     )
     for number, row in enumerate(sorted(rows, key=schedule_of)):
-        while True:
-            try:
-                producer.produce(DEPARTURES, row, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
+        queue_record(producer, DEPARTURES, row, partition=number % PARTITIONS)
     if left := producer.flush(TIMEOUT_S):
         raise SystemExit(f"{left} flights could not be written")
 

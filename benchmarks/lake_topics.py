@@ -12,6 +12,8 @@ from confluent_kafka import Producer
 from ottla import NewTopic
 from ottla.sync import Admin
 
+from .client_queue import queue_record
+
 PARTITIONS, BYTES = 4, 1_000
 FLUSH_TIMEOUT_S = 900.0
 
@@ -35,12 +37,7 @@ def fill(bootstrap: str, topic: str, values: Iterator[bytes]) -> int:
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20, "log_level": 0})
     for number, value in enumerate(values):
         size += len(value)
-        while True:
-            try:
-                producer.produce(topic, value, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
+        queue_record(producer, topic, value, partition=number % PARTITIONS)
     if left := producer.flush(FLUSH_TIMEOUT_S):
         raise SystemExit(f"{left} records could not be written")
     return size
