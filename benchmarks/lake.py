@@ -11,6 +11,7 @@ Three brokers, replication factor 3, records of 1,000 bytes in four partitions. 
 - lag: a producer sends 2,000 rows a second to a running worker, which commits every second. The lag of a row is the
   time from its timestamp until the table's metadata with it is written.
 - compact: `ottla lake compact` rewrites the files of the part before, one of each second.
+- commit: a commit of a file with one row, to a table of 1,000 snapshots.
 - killed, with `--peer spark`: both writers are killed with SIGKILL behind a commit of the table, and start again. Rows
   that are in the table twice are counted. Spark's foreachBatch appends with pyiceberg, as there is no runtime of
   Iceberg for this Spark.
@@ -42,6 +43,7 @@ from .clusters import Cluster, ottla_cluster
 from .kafka import kafka_cluster
 from .lake_by_batch import PER_BATCH
 from .lake_by_batch import TABLE as OF_SPARK
+from .lake_commits import commit_s
 from .lake_connect import connect_jars
 from .lake_runs import Reading, Run, module, rows_of, table_of, worker_argv
 from .lake_sinks import Tell, connect_killed, connect_whole, ottla_killed
@@ -224,6 +226,8 @@ def measured(args: argparse.Namespace, folder: Path, status: Status) -> Readings
         lags = lags_ms(cluster.bootstrap, folder, args.seconds)
         status.update("compact")
         compacted = compaction_reading(folder, args.seconds * PACED)
+        status.update("commit")
+        committed_s = commit_s(folder / "commits", args.snapshots)
         beside: Readings = {"killed": {}}
         if args.peer == "connect":
             beside = beside_connect(cluster, folder, args, status)
@@ -232,7 +236,12 @@ def measured(args: argparse.Namespace, folder: Path, status: Status) -> Readings
             beside = beside_spark(cluster.bootstrap, folder, args.rows)
     percentiles = {name: lags[int(len(lags) * share)] for name, share in (("p50", 0.5), ("p99", 0.99))}
     parts = {"raw": raw, "json": parsed, "compact": compacted}
-    return {**{name: asdict(part) for name, part in parts.items()}, "lag_ms": percentiles, **beside}
+    return {
+        **{name: asdict(part) for name, part in parts.items()},
+        "lag_ms": percentiles,
+        "commit_s": committed_s,
+        **beside,
+    }
 
 
 def show(readings: Readings, console: Console) -> None:
@@ -253,6 +262,7 @@ def show(readings: Readings, console: Console) -> None:
             f"{reading['running_mb_per_s']:,.0f} MB/s without it"
         )
     console.print(f"lag at {PACED:,} rows/s, commits every {COMMIT_MS} ms: {readings['lag_ms']} ms")
+    console.print(f"commit to a table of many snapshots: {readings['commit_s'] * 1000:,.0f} ms")
     for name, killed in readings["killed"].items():
         counts = (f"{killed[key]:,} {key}" for key in ("missing", "twice") if key in killed)
         console.print(f"{name}, rows after kill -9: {', '.join(counts)}")
@@ -274,6 +284,7 @@ def main() -> int:
     )
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--seconds", type=int, default=SECONDS, help="length of the part with lag")
+    parser.add_argument("--snapshots", type=int, default=1_000, help="of the table of the part commit")
     parser.add_argument("--peer", choices=("spark", "connect", "none"), default="spark")
     parser.add_argument("--kills", type=int, default=KILLS, help="kills of each sink beside Connect")
     parser.add_argument("--seed", type=int, default=SEED, help="seed of the moments of these kills")

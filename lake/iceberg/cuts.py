@@ -18,6 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from ..failures import TableRefused
 from .catalogs import ensure_namespace
 from .tables import ATTEMPTS_MAX, CREATED_WITH, MAY_PASS, attempts
+from .transactions import QuickTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,8 @@ def note_cut(catalog: Catalog, group: str, cut: int, snapshots: Mapping[str, int
         if _has(table, group, cut):
             return
         try:
-            table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+            with QuickTransaction(table) as transaction:
+                transaction.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
             return
         except MAY_PASS as error:
             failure = error

@@ -21,6 +21,7 @@ from ..failures import TableRefused
 from .catalogs import existing_table
 from .live_files import live_files
 from .tables import ATTEMPTS_MAX, MAY_PASS, attempts, summary_of
+from .transactions import QuickTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def _still_right(table: Table, wanted: Sequence[Replacement]) -> list[Replacemen
 
 
 def _commit(table: Table, replacements: Sequence[Replacement], mark: str) -> None:
-    transaction = table.transaction()
+    transaction = QuickTransaction(table)
     keeps_rows = all(replacement.keeps_rows for replacement in replacements)
     with (_ReplaceFiles if keeps_rows else _OverwriteFiles)(
         Operation.OVERWRITE, transaction, table.io, snapshot_properties={REPLACEMENT: mark}

@@ -27,6 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ..failures import TableRefused, WorkerFenced
 from ..position import CLUSTER, TO, TOPIC, TablePosition, position_properties, read_position
 from .catalogs import ensure_namespace
+from .transactions import QuickTransaction, snapshot_changes
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class LakeTable:
         self._check_epoch()
         properties = self.table.properties
         if properties.get(EPOCH) != self._epoch_text or properties.get(RETRIES) != "0":
-            with self.table.transaction() as transaction:
+            with QuickTransaction(self.table) as transaction:
                 transaction.set_properties({EPOCH: self._epoch_text, RETRIES: "0"})
         self._seen = self._position()
 
@@ -144,10 +145,14 @@ class LakeTable:
         """
         name = uuid.uuid4().hex
         properties = {**position_properties(start, end), EPOCH: self._epoch_text, COMMIT: name}
+        own = {EPOCH: self._epoch_text, TOPIC: end.topic}
 
         def attempt() -> None:
-            transaction = self.table.transaction()
-            transaction.set_properties({EPOCH: self._epoch_text, TOPIC: end.topic})
+            transaction = QuickTransaction(self.table)
+            known = self.table.properties
+            changed = {key: text for key, text in own.items() if known.get(key) != text}
+            if changed:
+                transaction.set_properties(changed)
             with transaction.update_snapshot(snapshot_properties=properties).fast_append() as producer:
                 for file in files:
                     producer.append_data_file(file)
@@ -170,7 +175,7 @@ class LakeTable:
         """Make an earlier snapshot of the main branch the newest one. Raises as `append` does."""
 
         def attempt() -> None:
-            with self.table.manage_snapshots() as changes:
+            with snapshot_changes(self.table) as changes:
                 changes.rollback_to_snapshot(snapshot_id)
 
         def check() -> TableCommit | None:
@@ -189,7 +194,7 @@ class LakeTable:
             return [name for name in names if name in self.table.metadata.refs]
 
         def attempt() -> None:
-            with self.table.manage_snapshots() as changes:
+            with snapshot_changes(self.table) as changes:
                 for name in present():
                     changes.remove_tag(name)
 
@@ -206,7 +211,7 @@ class LakeTable:
         def attempt() -> None:
             tags = [tag for tag in self.table.metadata.refs if tag.startswith(prefix)]
             aged = sorted(tags, key=lambda tag: int(tag.removeprefix(prefix)))[: max(0, len(tags) + 1 - kept)]
-            with self.table.manage_snapshots() as changes:
+            with snapshot_changes(self.table) as changes:
                 changes.create_tag(self._head(), name)
                 for tag in aged:
                     changes.remove_tag(tag)
@@ -243,7 +248,7 @@ class LakeTable:
 
     def _set_no_retries(self) -> None:
         """Forbid pyiceberg to repeat a commit by itself: it would put our rows behind those of another worker."""
-        with self.table.transaction() as transaction:
+        with QuickTransaction(self.table) as transaction:
             transaction.set_properties({RETRIES: "0"})
 
     def _create(self, schema: Schema, spec: PartitionSpec) -> None:

@@ -17,9 +17,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.manifest import DataFile
+from pyiceberg.table.update import update_table_metadata
 
 from ottla.lake.failures import TableRefused, WorkerFenced
-from ottla.lake.iceberg import tables
+from ottla.lake.iceberg import tables, transactions
 from ottla.lake.iceberg.catalogs import LakePlace, lake_place, open_catalog
 from ottla.lake.iceberg.cuts import CUTS, note_cut
 from ottla.lake.iceberg.expiry import AgedSnapshot, KeptSnapshots, expire, expired, lake_tables
@@ -144,6 +145,25 @@ def test_a_commit_whose_answer_was_lost_is_recognised(
     assert done.snapshot_id == catalog.load_table(NAME).metadata.current_snapshot_id
     assert offsets(catalog) == [0]
     table.append(one_row(table, 1), at(1), at(2))
+    assert offsets(catalog) == [0, 1]
+
+
+def test_a_commit_copies_the_snapshots_of_a_table_once(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each copy takes 60 ms at 1,000 snapshots, and pyiceberg's own transactions make 14 of them."""
+    table, copies = opened(catalog), []
+    table.append(one_row(table, 0), NOWHERE, at(1))
+
+    def counted(*arguments: Any) -> Any:
+        copies.append(arguments)
+        return update_table_metadata(*arguments)
+
+    monkeypatch.setattr(transactions, "update_table_metadata", counted)
+    table.append(one_row(table, 1), at(1), at(2))
+    assert len(copies) <= 1
+    table.tag("cut-1", 100, "cut-")
+    assert len(copies) <= 2
     assert offsets(catalog) == [0, 1]
 
 
