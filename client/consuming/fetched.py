@@ -17,6 +17,9 @@ from ..failures import UnreadableRecords
 from ..records import CREATE_TIME, LOG_APPEND_TIME, ConsumerRecord, TopicPartition
 
 _ABORT = 0
+BEYOND_END_MAX = 1 << 20
+"""Offsets by which a batch may end behind the high watermark of its response. Some brokers read the high watermark
+first, and records become visible before the batches are read."""
 
 
 def consumer_records(
@@ -66,15 +69,20 @@ class FetchedRecords:
         *,
         check_crcs: bool = True,
         record_type: type[ConsumerRecord] = ConsumerRecord,
+        high_watermark: int | None = None,
     ) -> None:
         """Keep the response's bytes; `aborted`: (producer id, first offset) of each aborted transaction, empty for
         read_uncommitted. `record_type` is the class of the records.
+
+        A batch far behind the `high_watermark` of the response is damaged: no checksum covers its base offset.
         """
         self.next_offset = fetch_offset
         self._fetch_offset = fetch_offset
         self._partition = partition
         self._batches = batches
         self._check_crcs = check_crcs
+        self._high_watermark = high_watermark
+        self._upto = None if high_watermark is None else high_watermark + BEYOND_END_MAX
         self._record_type = record_type
         self._aborted = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
         self._aborting: set[int] = set()
@@ -95,6 +103,7 @@ class FetchedRecords:
         end = self.next_offset
         with suppress(KafkaError):
             for _, header in walk_batches(self._batches, partial_tail=True):
+                self._check_offsets(header)
                 end = max(end, header.next_offset)
         return end
 
@@ -120,7 +129,7 @@ class FetchedRecords:
                     else:
                         self._pass()
             except KafkaError as error:
-                self.damage = self._unreadable(error, self._current)
+                self.damage = self._unreadable(error, self._current, self.next_offset)
         if self.damage is not None and not taken:
             raise self.damage
         return taken
@@ -145,7 +154,7 @@ class FetchedRecords:
                     return taken
                 self._pass()
         except KafkaError as error:
-            self.damage = self._unreadable(error, self._current)
+            self.damage = self._unreadable(error, self._current, self.next_offset)
             raise self.damage from error
         return 0
 
@@ -155,16 +164,18 @@ class FetchedRecords:
         Raises UnreadableRecords for a damaged batch. The records inside the batches are not checked.
         """
         current: BatchHeader | None = None
+        behind = self.next_offset
         try:
             for position, header in walk_batches(self._batches, partial_tail=True):
                 if header.next_offset > self.next_offset:
+                    self._check_offsets(header)
                     current = header
                     if self._check_crcs:
                         check_integrity(self._batches, position, header)
                     yield header, self._batches[position : position + header.size]
-                    current = None
+                    current, behind = None, header.next_offset
         except KafkaError as error:
-            raise self._unreadable(error, current) from error
+            raise self._unreadable(error, current, behind) from error
 
     def _next_visible(self) -> RecordCursor[ConsumerRecord] | None:
         for position, header in self._walk:
@@ -172,6 +183,7 @@ class FetchedRecords:
                 if header.is_control and (self._aborted or self._aborting):
                     self._hidden(header, self._batches[position : position + header.size])
                 continue
+            self._check_offsets(header)
             self._current = header
             if self._check_crcs:
                 check_integrity(self._batches, position, header)
@@ -189,15 +201,23 @@ class FetchedRecords:
             )
         return None
 
+    def _check_offsets(self, header: BatchHeader) -> None:
+        if self._upto is not None and header.next_offset > self._upto:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"a record batch has offsets {header.base_offset} to {header.last_offset}, and the log ended at "
+                f"{self._high_watermark}",
+            )
+
     def _pass(self) -> None:
         """Move on to the next fetched batch, after the current batch was read."""
         assert self._current is not None
         self.next_offset, self._current, self._cursor = self._current.next_offset, None, None
 
-    def _unreadable(self, error: KafkaError, header: BatchHeader | None) -> UnreadableRecords:
-        """Return the exception for a damaged batch; without a header its end is unknown."""
+    def _unreadable(self, error: KafkaError, header: BatchHeader | None, behind: int) -> UnreadableRecords:
+        """Return the exception for a damaged batch; without a header it begins at `behind`, and its end is unknown."""
         if header is None:
-            return UnreadableRecords(error, self._partition, self.next_offset, self.next_offset + 1)
+            return UnreadableRecords(error, self._partition, behind, behind + 1)
         return unreadable(self._partition, error, header)
 
     def _hidden(self, header: BatchHeader, batch: memoryview) -> bool:

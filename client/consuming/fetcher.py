@@ -406,6 +406,7 @@ class Fetcher:
             aborted,
             check_crcs=self._options.check_crcs,
             record_type=self._record_type,
+            high_watermark=answer.high_watermark if answer.high_watermark >= 0 else None,
         )
         end = fetched.end_offset
         # A chunk that does not advance is damaged: taking it raises the reason.

@@ -89,6 +89,34 @@ def test_so_does_that_of_a_wrong_checksum_and_of_what_is_no_batch(
         assert (caught.value.offset, caught.value.next_offset, caught.value.code) == (13, behind, code)
 
 
+@pytest.mark.parametrize("take", [offsets_taken, rows_taken, batches_walked])
+@pytest.mark.parametrize("bit", [60, 33, 21])
+def test_a_batch_far_behind_the_end_of_the_log_is_damaged(
+    bit: int, take: Callable[[FetchedRecords], list[int]]
+) -> None:
+    """No checksum covers the base offset. A reader that believes it goes on at an offset that does not exist."""
+    log = bytearray(log_of(plain("a"), plain("b"), plain("c")))
+    second = len(log) // 3
+    (offset,) = struct.unpack_from(">q", log, second)
+    struct.pack_into(">q", log, second, offset ^ 1 << bit)
+    chunk = FetchedRecords(HERE, memoryview(bytes(log)), 10, high_watermark=19)
+    assert chunk.end_offset == 13
+    with pytest.raises(
+        UnreadableRecords, match=r"t-3: the batch at offset 13 .* the log ended at 19"
+    ) as caught:
+        take(chunk)
+    assert (caught.value.offset, caught.value.next_offset) == (13, 14)
+
+
+def test_a_batch_shortly_behind_the_end_of_the_log_is_read() -> None:
+    """Apache Kafka reads the high watermark before the batches."""
+    assert offsets_taken(FetchedRecords(HERE, memoryview(log_of(plain("a"))), 10, high_watermark=10)) == [
+        10,
+        11,
+        12,
+    ]
+
+
 def test_an_answer_without_a_whole_batch_is_damage_too() -> None:
     """A retry would never help."""
     claims = bytearray(plain("a"))
