@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 
@@ -17,17 +18,24 @@ class QuickTransaction(Transaction):  # type: ignore[misc]  # pyiceberg is not f
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
-        self._known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+        self._calculated: TableMetadata | None = table.metadata
 
     @property
     def table_metadata(self) -> TableMetadata:
         """The table's metadata with the changes of this transaction."""
-        base, updates = self._table.metadata, self._updates
-        if not updates:
-            return base
-        if self._known is None or self._known[0] is not base or self._known[1] is not updates:
-            self._known = base, updates, update_table_metadata(base, updates)
-        return self._known[2]
+        if self._calculated is None:
+            self._calculated = super().table_metadata
+        return self._calculated
+
+    def _stage(self, *arguments: Any, **named: Any) -> Transaction:
+        staged = super()._stage(*arguments, **named)
+        self._calculated = None
+        return staged
+
+    def _rebuild_snapshot_updates(self) -> None:
+        self._calculated = None
+        super()._rebuild_snapshot_updates()
+        self._calculated = None
 
 
 def snapshot_changes(table: Table) -> ManageSnapshots:

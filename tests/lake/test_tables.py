@@ -20,7 +20,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.update import update_table_metadata
 
 from ottla.lake.failures import TableRefused, WorkerFenced
-from ottla.lake.iceberg import tables, transactions
+from ottla.lake.iceberg import tables
 from ottla.lake.iceberg.catalogs import LakePlace, lake_place, open_catalog
 from ottla.lake.iceberg.cuts import CUTS, note_cut
 from ottla.lake.iceberg.expiry import AgedSnapshot, KeptSnapshots, expire, expired, lake_tables
@@ -159,7 +159,7 @@ def test_a_commit_copies_the_snapshots_of_a_table_once(
         copies.append(arguments)
         return update_table_metadata(*arguments)
 
-    monkeypatch.setattr(transactions, "update_table_metadata", counted)
+    monkeypatch.setattr("pyiceberg.table.update_table_metadata", counted)
     table.append(one_row(table, 1), at(1), at(2))
     assert len(copies) <= 1
     table.tag("cut-1", 100, "cut-")
